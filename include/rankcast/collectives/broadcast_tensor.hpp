@@ -1,0 +1,242 @@
+/// Tensors whose type and shape the receivers do not know: one tensor, or a whole named set (a
+/// state dict), as one message each.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rankcast/collectives/options.hpp"
+#include "rankcast/core/tensor.hpp"
+
+namespace rankcast::inline v0 {
+
+/// A named set of tensors, in the order of their names.
+using tensor_map = std::map<std::string, tensor>;
+
+namespace detail {
+
+// Header: count, then per tensor: bytes of the name, name, dtype, dimensions, shape. Little endian
+// as the host is; both ends run the same build.
+class header_writer {
+ public:
+  explicit header_writer(std::vector<std::byte>& out) noexcept : out_(out) {}
+  template <class T>
+  void put(T value) {
+    const auto* p = reinterpret_cast<const std::byte*>(&value);
+    out_.insert(out_.end(), p, p + sizeof(T));
+  }
+  void put_text(const std::string& text) {
+    put(static_cast<std::uint32_t>(text.size()));
+    const auto* p = reinterpret_cast<const std::byte*>(text.data());
+    out_.insert(out_.end(), p, p + text.size());
+  }
+
+ private:
+  std::vector<std::byte>& out_;
+};
+
+class header_reader {
+ public:
+  explicit header_reader(std::span<const std::byte> in) noexcept : in_(in) {}
+  template <class T>
+  T get() {
+    T value;
+    std::memcpy(&value, take(sizeof(T)), sizeof(T));
+    return value;
+  }
+  std::string get_text() {
+    const auto n = get<std::uint32_t>();
+    return {reinterpret_cast<const char*>(take(n)), n};
+  }
+  [[nodiscard]] std::size_t left() const noexcept { return in_.size(); }
+
+ private:
+  const std::byte* take(std::size_t n) {
+    if (n > in_.size()) throw decode_error("tensor message: the header ends too early");
+    const std::byte* p = in_.data();
+    in_ = in_.subspan(n);
+    return p;
+  }
+  std::span<const std::byte> in_;
+};
+
+struct tensor_description {
+  std::string name;
+  dtype type = dtype::bytes;
+  std::vector<std::int64_t> shape;
+};
+
+inline void write_description(header_writer& out, const std::string& name, const tensor& t) {
+  out.put_text(name);
+  out.put(static_cast<std::uint8_t>(t.dtype()));
+  out.put(static_cast<std::uint8_t>(t.dimensions()));
+  for (const std::int64_t extent : t.shape()) out.put(extent);
+}
+
+inline tensor_description read_description(header_reader& in, std::uint64_t bytes) {
+  tensor_description d;
+  d.name = in.get_text();
+  const auto type = in.get<std::uint8_t>();
+  if (type >= dtype_count) {
+    throw decode_error("tensor message: '" + d.name + "' has dtype number " + std::to_string(type));
+  }
+  d.type = static_cast<dtype>(type);
+  const auto dimensions = in.get<std::uint8_t>();
+  for (int i = 0; i < dimensions; ++i) d.shape.push_back(in.get<std::int64_t>());
+  std::int64_t elements = 0;
+  try {
+    elements = layout::contiguous(d.shape).elements();
+  } catch (const usage_error& e) {
+    throw decode_error("tensor message: '" + d.name + "': " + e.what());
+  }
+  if (bytes % size_of(d.type) != 0 ||
+      bytes / size_of(d.type) != static_cast<std::uint64_t>(elements)) {
+    throw decode_error("tensor message: '" + d.name + "' of " + std::string(name(d.type)) + " " +
+                       layout::text(d.shape) + " comes with " + std::to_string(bytes) + " bytes");
+  }
+  return d;
+}
+
+inline std::span<const std::byte> bytes_of(const tensor& t) {
+  return {t.view().address(), t.bytes()};
+}
+inline std::span<std::byte> bytes_of(tensor& t) { return {t.view().address(), t.bytes()}; }
+
+// Both ends of a message of tensors: the root reads the set, the others replace theirs.
+class tensor_map_message final : public message_source, public message_sink {
+ public:
+  explicit tensor_map_message(tensor_map& tensors) noexcept : tensors_(tensors) {}
+
+  void encode(std::vector<std::byte>& header) override {
+    header_writer out(header);
+    out.put(static_cast<std::uint64_t>(tensors_.size()));
+    for (const auto& [name, t] : tensors_) {
+      write_description(out, name, t);
+      parts_.push_back(bytes_of(t));
+    }
+  }
+  [[nodiscard]] std::size_t segments() const override { return parts_.size(); }
+  [[nodiscard]] std::span<const std::byte> segment(std::size_t i) const override {
+    return parts_[i];
+  }
+
+  void begin(std::span<const std::byte> header,
+             std::span<const std::uint64_t> segment_bytes) override {
+    header_reader in(header);
+    if (in.get<std::uint64_t>() != segment_bytes.size()) {
+      throw decode_error("tensor message: tensors and segments are not equally many");
+    }
+    std::vector<tensor_description> descriptions;
+    for (const std::uint64_t bytes : segment_bytes) {
+      descriptions.push_back(read_description(in, bytes));
+    }
+    if (in.left() != 0) throw decode_error("tensor message: bytes are left after the header");
+    // The description is sound. Tensors of the same name keep their memory.
+    tensor_map next;
+    for (const auto& d : descriptions) {
+      tensor t;
+      if (auto known = tensors_.find(d.name); known != tensors_.end()) t.swap(known->second);
+      t.resize(d.type, d.shape);
+      if (!next.emplace(d.name, std::move(t)).second) {
+        throw decode_error("tensor message: the name '" + d.name + "' appears twice");
+      }
+    }
+    tensors_.swap(next);
+    for (const auto& d : descriptions) places_.push_back(&tensors_.at(d.name));
+  }
+  [[nodiscard]] std::span<std::byte> place(std::size_t i) override { return bytes_of(*places_[i]); }
+  void finish() override {}
+
+ private:
+  tensor_map& tensors_;
+  std::vector<std::span<const std::byte>> parts_;
+  std::vector<tensor*> places_;
+};
+
+class tensor_message final : public message_source, public message_sink {
+ public:
+  explicit tensor_message(tensor& t) noexcept : tensor_(t) {}
+
+  void encode(std::vector<std::byte>& header) override {
+    header_writer out(header);
+    write_description(out, "", tensor_);
+  }
+  [[nodiscard]] std::size_t segments() const override { return 1; }
+  [[nodiscard]] std::span<const std::byte> segment(std::size_t) const override {
+    return bytes_of(std::as_const(tensor_));
+  }
+  void begin(std::span<const std::byte> header,
+             std::span<const std::uint64_t> segment_bytes) override {
+    if (segment_bytes.size() != 1) {
+      throw decode_error("tensor message: " + std::to_string(segment_bytes.size()) +
+                         " segments for one tensor (was a set of tensors sent?)");
+    }
+    header_reader in(header);
+    const tensor_description d = read_description(in, segment_bytes.front());
+    tensor_.resize(d.type, d.shape);
+  }
+  [[nodiscard]] std::span<std::byte> place(std::size_t) override { return bytes_of(tensor_); }
+  void finish() override {}
+
+ private:
+  tensor& tensor_;
+};
+
+template <class Message>
+operation message_broadcast(const communicator& comm, Message& message, int root, call_site where) {
+  operation op;
+  op.code = opcode::broadcast;
+  op.root = root;
+  op.where = where;
+  if (comm.rank() == root) op.source = &message;
+  else op.sink = &message;
+  return op;
+}
+
+}  // namespace detail
+
+/// Copies the root's tensor to all. The others need know neither type nor shape: their tensor takes
+/// them over, in the memory it has where that is large enough.
+///
+/// Errors   as broadcast; decode_error, std::bad_alloc on the rank that has no room.
+/// Cost     one message: a header of 2 + 8 * dimensions bytes and the data, read once per rank.
+inline void broadcast_tensor(const communicator& comm, tensor& t, rooted_options options = {},
+                             call_site where = call_site::here()) {
+  detail::tensor_message message(t);
+  comm.run(detail::message_broadcast(comm, message, options.root, where), detail::common(options));
+}
+
+/// The same, started. `t` is borrowed until the work is done.
+[[nodiscard]] inline work start_broadcast_tensor(const communicator& comm, tensor& t,
+                                                 rooted_options options = {},
+                                                 call_site where = call_site::here()) {
+  auto message = std::make_shared<detail::tensor_message>(t);
+  return comm.start(detail::message_broadcast(comm, *message, options.root, where),
+                    detail::common(options), message);
+}
+
+/// Copies the root's whole set of tensors to all, in one message. The others' sets become the
+/// root's: names they have are reused with their memory, names they lack are added, others removed.
+///
+/// Errors   as broadcast_tensor.
+/// Cost     one message: about 20 + name bytes of header per tensor, and the data.
+inline void broadcast_tensors(const communicator& comm, tensor_map& tensors,
+                              rooted_options options = {}, call_site where = call_site::here()) {
+  detail::tensor_map_message message(tensors);
+  comm.run(detail::message_broadcast(comm, message, options.root, where), detail::common(options));
+}
+
+/// The same, started. `tensors` is borrowed until the work is done.
+[[nodiscard]] inline work start_broadcast_tensors(const communicator& comm, tensor_map& tensors,
+                                                  rooted_options options = {},
+                                                  call_site where = call_site::here()) {
+  auto message = std::make_shared<detail::tensor_map_message>(tensors);
+  return comm.start(detail::message_broadcast(comm, *message, options.root, where),
+                    detail::common(options), message);
+}
+
+}  // namespace rankcast::inline v0

@@ -1,0 +1,150 @@
+/// What the ranks of one group share: a line per rank with its doorbell, its sequence numbers and
+/// its publications, and the state word that revokes them all. Every field has one writer, but for
+/// the state word and the mailboxes.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rankcast/core/agreement.hpp"
+#include "rankcast/core/operation.hpp"
+#include "rankcast/transports/local/doorbell.hpp"
+
+namespace rankcast::inline v0::local {
+
+/// Calls a rank may be ahead of the slowest of its group.
+inline constexpr std::uint64_t window = 64;
+
+/// Sizes that decide how data moves; the same for all ranks of a group.
+struct settings {
+  std::size_t eager_bytes = 16 * 1024;   // up to here a sender's data is copied and it goes on
+  std::size_t chunk_bytes = 256 * 1024;  // between two looks at the state word
+};
+
+/// What a rank shows its peers of one collective call. Written before `published` counts it,
+/// unchanged until all ranks have released the call.
+struct publication {
+  struct piece {
+    const std::byte* address = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  call_record record{};
+  std::vector<std::int64_t> counts;
+  const std::byte* data = nullptr;  // the send buffer, or `stage`
+  layout data_layout = layout::contiguous({0});
+  const std::byte* result = nullptr;  // all_reduce: where this rank's slice appears
+  layout result_layout = layout::contiguous({0});
+  std::vector<std::byte> stage;   // keeps its capacity from call to call
+  std::vector<std::byte> header;  // of a message
+  std::vector<piece> segments;
+  std::string refusal;        // not empty: this rank could not make the call
+  std::string slice_failure;  // all_reduce: written before the slice is announced
+  std::string failure;        // written before the call is announced as consumed
+};
+
+/// A rank's progress through call s, as one number that only grows: 3s + stage.
+enum class stage : std::uint64_t {
+  slice_ready = 1,  // all_reduce: its slice of the result can be read
+  consumed = 2,     // it reads no peer's memory of this call any more
+  released = 3,     // it reads no publication of this call any more
+};
+[[nodiscard]] constexpr std::uint64_t tick(std::uint64_t sequence, stage s) noexcept {
+  return 3 * sequence + static_cast<std::uint64_t>(s);
+}
+
+/// Why a group ended. Written by one rank before it claims the state word.
+struct revocation {
+  enum class kind : std::uint8_t { timeout, mismatch, peer_lost, failure };
+
+  kind why = kind::failure;
+  std::string text;
+  std::uint64_t sequence = 0;
+  std::vector<int> ranks;  // missing, odd or lost
+  std::string argument;
+  std::chrono::nanoseconds waited{0};
+};
+
+/// A message on its way from one rank to another.
+struct envelope {
+  enum class phase : std::uint8_t { posted, taken, done, withdrawn };
+
+  int source = 0;
+  int tag = 0;
+  call_record record{};
+  const std::byte* data = nullptr;
+  layout data_layout = layout::contiguous({0});
+  std::vector<std::byte> stage;
+  std::string note;  // written by the receiver before `done`: why it could not take it
+  std::atomic<phase> state{phase::posted};
+  std::atomic<bool> cancelled{false};
+};
+
+struct mailbox {
+  std::mutex mutex;
+  std::deque<std::shared_ptr<envelope>> letters;
+};
+
+struct alignas(128) member {
+  alignas(128) std::atomic<std::uint64_t> published{0};
+  alignas(128) std::atomic<std::uint64_t> ticks{0};
+  alignas(128) doorbell bell;
+  alignas(128) std::atomic<bool> moving{false};  // copies from a peer's memory right now
+  std::atomic<bool> left{false};
+  std::atomic<bool> closed{false};
+  // The flight record: the last call this rank began, for the messages of others.
+  std::atomic<std::uint64_t> last_sequence{0};
+  std::atomic<opcode> last_code{opcode::barrier};
+  std::atomic<const char*> last_file{nullptr};
+  std::atomic<int> last_line{0};
+  std::atomic<std::int64_t> last_time{0};  // steady clock, ns
+
+  std::vector<publication> slots{static_cast<std::size_t>(window)};
+  revocation cause;
+  mailbox mail;
+};
+
+struct group {
+  group(int ranks, std::string text, settings s, int spins)
+      : size(ranks), name(std::move(text)), sizes(s), spin_limit(spins),
+        members(static_cast<std::size_t>(ranks)) {}
+
+  [[nodiscard]] member& of(int rank) noexcept { return members[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] const member& of(int rank) const noexcept {
+    return members[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] publication& slot(int rank, std::uint64_t sequence) noexcept {
+    return of(rank).slots[static_cast<std::size_t>(sequence % window)];
+  }
+  void ring_others(int self) noexcept {
+    for (int r = 0; r < size; ++r) {
+      if (r != self) of(r).bell.ring();
+    }
+  }
+
+  const int size;
+  const std::string name;  // "group 'tensor' [2,3]"
+  const settings sizes;
+  const int spin_limit;
+  std::vector<member> members;
+  alignas(128) std::atomic<int> state{0};  // 0: open; r + 1: revoked by rank r
+
+  // Sub-groups that some of their members have asked for and others not yet.
+  struct birth {
+    std::shared_ptr<group> child;
+    int awaited = 0;
+  };
+  std::mutex births_mutex;
+  std::map<std::pair<std::uint64_t, int>, birth> births;  // by key and first rank
+};
+
+}  // namespace rankcast::inline v0::local

@@ -1,0 +1,179 @@
+/// Sends and receives: first in, first out per pair of ranks and tag, with no place in the sequence
+/// of collectives. One that times out is withdrawn; the group goes on.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "rankcast/core/transport.hpp"
+#include "rankcast/transports/local/group.hpp"
+#include "rankcast/transports/local/mover.hpp"
+#include "rankcast/transports/local/report.hpp"
+
+namespace rankcast::inline v0::local {
+
+class letter final : public flight {
+ public:
+  letter(group& g, int rank, const operation& op, transport_counters& counters)
+      : group_(g), rank_(rank), op_(op), counters_(counters), begin_(steady_clock::now()) {
+    if (op_.code == opcode::send) post();
+  }
+
+  [[nodiscard]] const deadline& until() const noexcept { return op_.until; }
+
+  bool advance() {
+    if (done) return false;
+    if (op_.code == opcode::receive) return receive();
+    if (envelope_->state.load(std::memory_order_acquire) != envelope::phase::done) return false;
+    if (!envelope_->note.empty()) fail(mismatch(envelope_->note));
+    done = true;
+    return true;
+  }
+
+  void give_up_if_due() {
+    if (done) return;
+    const member& peer = group_.of(op_.root);
+    const bool gone = op_.root != rank_ && (peer.left.load(std::memory_order_seq_cst) ||
+                                            peer.closed.load(std::memory_order_seq_cst));
+    if (gone && advance()) return;  // it may have answered before it left
+    const bool expired = op_.until.expired();
+    if (!gone && !expired) return;
+    withdraw();
+    if (done) return;
+    const auto waited = steady_clock::now() - begin_;
+    const std::string head = text();
+    const std::string peer_name = "rank " + std::to_string(op_.root);
+    if (gone) {
+      fail(std::make_exception_ptr(peer_lost_error(
+          head + ": " + peer_name + " left; " + last_call_text(group_, op_.root), op_.root)));
+    } else {
+      fail(std::make_exception_ptr(timeout_error(
+          head + ": timed out after " + seconds_text(waited) + "; " + peer_name +
+              (op_.code == opcode::send ? " has not received it, " : " has sent nothing, ") +
+              last_call_text(group_, op_.root),
+          {op_.root}, waited)));
+    }
+  }
+
+  /// Takes the message back. When it returns the receiver does not read our buffer.
+  void withdraw() noexcept {
+    if (envelope_ == nullptr) return;
+    auto expected = envelope::phase::posted;
+    if (envelope_->state.compare_exchange_strong(expected, envelope::phase::withdrawn)) return;
+    envelope_->cancelled.store(true);
+    for (int i = 0; envelope_->state.load(std::memory_order_acquire) == envelope::phase::taken &&
+                    group_.state.load(std::memory_order_seq_cst) == 0;
+         ++i) {
+      if (i < 1000) relax_cpu();
+      else sched_yield();
+    }
+  }
+
+  void fail(std::exception_ptr why) noexcept {
+    if (failure == nullptr) failure = std::move(why);
+    done = true;
+  }
+
+ private:
+  [[nodiscard]] std::string text() const {
+    std::string s = std::string(name(op_.code)) + " on " + group_.name + ", rank " +
+                    std::to_string(rank_) + (op_.code == opcode::send ? " to" : " from") +
+                    " rank " + std::to_string(op_.root) + ", tag " + std::to_string(op_.tag);
+    if (op_.where.line != 0) s += std::string(" at ") + op_.where.file + ":" + std::to_string(op_.where.line);
+    return s;
+  }
+
+  [[nodiscard]] std::exception_ptr mismatch(const std::string& note) const {
+    return std::make_exception_ptr(mismatch_error(text() + ": " + note, "elements",
+                                                  {std::min(rank_, op_.root), std::max(rank_, op_.root)}));
+  }
+
+  void post() {
+    envelope_ = std::make_shared<envelope>();
+    envelope_->source = rank_;
+    envelope_->tag = op_.tag;
+    envelope_->record = record_of(op_, group_.size);
+    envelope_->data = op_.send.address;
+    envelope_->data_layout = op_.send.elements_layout;
+    const std::size_t bytes = op_.send.bytes();
+    counters_.bytes_sent += bytes;
+    const bool small = bytes <= group_.sizes.eager_bytes;
+    if (small) {
+      envelope_->stage.resize(bytes);
+      envelope_->data_layout = layout::contiguous({op_.send.elements()});
+      copy_elements(envelope_->stage.data(), envelope_->data_layout, 0, op_.send.address,
+                    op_.send.elements_layout, 0, op_.send.elements(), size_of(op_.send.type));
+      envelope_->data = envelope_->stage.data();
+    }
+    mailbox& box = group_.of(op_.root).mail;
+    {
+      const std::lock_guard lock(box.mutex);
+      box.letters.push_back(envelope_);
+    }
+    group_.of(op_.root).bell.ring();
+    if (small) {
+      envelope_ = nullptr;  // nothing of ours is borrowed
+      done = true;
+    }
+  }
+
+  bool receive() {
+    std::shared_ptr<envelope> found;
+    {
+      mailbox& box = group_.of(rank_).mail;
+      const std::lock_guard lock(box.mutex);
+      for (auto it = box.letters.begin(); it != box.letters.end();) {
+        envelope& e = **it;
+        if (e.state.load(std::memory_order_acquire) == envelope::phase::withdrawn) {
+          it = box.letters.erase(it);
+          continue;
+        }
+        auto posted = envelope::phase::posted;
+        if (e.source == op_.root && e.tag == op_.tag &&
+            e.state.compare_exchange_strong(posted, envelope::phase::taken)) {
+          found = *it;
+          box.letters.erase(it);
+          break;
+        }
+        ++it;
+      }
+    }
+    if (found == nullptr) return false;
+    open(*found);
+    found->state.store(envelope::phase::done, std::memory_order_release);
+    if (op_.root != rank_) group_.of(op_.root).bell.ring();
+    done = true;
+    return true;
+  }
+
+  void open(envelope& e) {
+    const call_record mine = record_of(op_, group_.size);
+    if (e.record.elements != mine.elements || e.record.type != mine.type) {
+      e.note = "rank " + std::to_string(op_.root) + " sent " + detail::elements_text(e.record) +
+               ", rank " + std::to_string(rank_) + " wanted " + detail::elements_text(mine);
+      fail(mismatch(e.note));
+      return;
+    }
+    mover m(group_, rank_, counters_);
+    const bool whole =
+        m.copy(op_.receive.address, op_.receive.elements_layout, 0, e.data, e.data_layout, 0,
+               mine.elements, size_of(mine.type), [&] { return !e.cancelled.load(); });
+    if (!whole) {
+      fail(std::make_exception_ptr(
+          remote_error(text() + ": the sender gave up in the middle", op_.root)));
+    }
+  }
+
+  group& group_;
+  int rank_;
+  operation op_;
+  transport_counters& counters_;
+  steady_clock::time_point begin_;
+  std::shared_ptr<envelope> envelope_;  // of a send whose buffer is borrowed
+};
+
+}  // namespace rankcast::inline v0::local
