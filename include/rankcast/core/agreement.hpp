@@ -126,10 +126,18 @@ inline constexpr agreed_argument agreed_arguments[] = {
     const std::vector<const call_record*>& calls) {
   bool uneven = false;
   for (const call_record* c : calls) {
-    if (c != nullptr && (c->uneven || (c->code == opcode::all_to_all && c->uneven))) uneven = true;
+    if (c != nullptr && c->uneven) uneven = true;
   }
   for (const auto& argument : detail::agreed_arguments) {
     if (uneven && std::string_view(argument.name) == "elements") continue;
+    const call_record* first = nullptr;
+    bool agreed = true;
+    for (const call_record* c : calls) {
+      if (c == nullptr) continue;
+      if (first == nullptr) first = c;
+      else agreed = agreed && argument.value(*c) == argument.value(*first);
+    }
+    if (agreed) continue;
     std::vector<std::pair<std::uint64_t, std::vector<int>>> classes;
     for (std::size_t r = 0; r < calls.size(); ++r) {
       if (calls[r] == nullptr) continue;
@@ -139,7 +147,6 @@ inline constexpr agreed_argument agreed_arguments[] = {
       if (it == classes.end()) it = classes.insert(classes.end(), {v, {}});
       it->second.push_back(static_cast<int>(r));
     }
-    if (classes.size() < 2) continue;
     std::stable_sort(classes.begin(), classes.end(), [](const auto& a, const auto& b) {
       return a.second.size() > b.second.size();
     });

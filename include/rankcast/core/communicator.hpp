@@ -128,7 +128,7 @@ class communicator {
                            std::shared_ptr<const void> keep = {}) const {
     transport& t = link(rankcast::name(op.code));
     const transport::entry inside(t);
-    inside.require(call_text(op));
+    inside.require([&] { return call_text(op); });
     auto f = prepare(t, op, options, std::move(keep));
     if (!f->done) detail::note_started(state_->link);
     return work(state_->link, std::move(f));
@@ -138,7 +138,7 @@ class communicator {
   void run(operation op, const call_options& options) const {
     transport& t = link(rankcast::name(op.code));
     const transport::entry inside(t);
-    inside.require(call_text(op));
+    inside.require([&] { return call_text(op); });
     const auto f = prepare(t, op, options, {});
     detail::wait_for(t, *f);
     if (f->failure != nullptr) std::rethrow_exception(f->failure);
@@ -150,7 +150,7 @@ class communicator {
     const std::string text = call_text(op) + ": " + wrong;
     transport& t = link(rankcast::name(op.code));
     const transport::entry inside(t);
-    inside.require(call_text(op));
+    inside.require([&] { return call_text(op); });
     if (!is_point_to_point(op.code)) t.refuse(op, text);
     throw usage_error(text);
   }

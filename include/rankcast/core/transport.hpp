@@ -108,10 +108,12 @@ class RANKCAST_API transport {
     entry& operator=(const entry&) = delete;
 
     [[nodiscard]] bool entered() const noexcept { return owner_entered_; }
-    void require(std::string_view call) const {
+    /// Throws usage_error when refused; `call()` is the text of the call, made only then.
+    template <class Text>
+    void require(Text&& call) const {
       if (owner_entered_) return;
       throw usage_error(
-          std::string(call) +
+          std::string(call()) +
           (same_thread_ ? ": called from inside a reduction, codec or hook of the same group"
                         : ": another thread is inside a call of this group; a second thread needs "
                           "a group of its own, from duplicate()"));

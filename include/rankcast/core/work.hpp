@@ -104,7 +104,7 @@ class [[nodiscard]] work {
     if (flight_ == nullptr) return true;
     if (!flight_->done) {
       const transport::entry inside(*transport_);
-      inside.require("test");
+      inside.require([] { return "test"; });
       transport_->progress();
       detail::progress_others(transport_.get());
     }
@@ -119,7 +119,7 @@ class [[nodiscard]] work {
     if (flight_ == nullptr) return;
     if (!flight_->done) {
       const transport::entry inside(*transport_);
-      inside.require("wait");
+      inside.require([] { return "wait"; });
       detail::wait_for(*transport_, *flight_);
     }
     finish();

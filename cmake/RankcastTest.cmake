@@ -1,0 +1,53 @@
+# Tests of rankcast: one GoogleTest program each, found by ctest one by one.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+# rankcast_add_test(NAME <name> LABELS <label>... SOURCES <file>...
+#                   [LIBRARIES <target>...] [TIMEOUT <seconds>] [RUN_SERIAL])
+#
+# Builds <name> and registers its tests as `<name>.<suite>.<test>`. LABELS are of unit, conformance,
+# model and cases; the target `<label>_tests` builds every program that carries the label. TIMEOUT
+# is for each test by itself, 120 s unless given. RUN_SERIAL: no other test beside it, for those
+# that measure time.
+function(rankcast_add_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "RUN_SERIAL" "NAME;TIMEOUT" "LABELS;SOURCES;LIBRARIES")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "rankcast_add_test: unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  foreach(required NAME LABELS SOURCES)
+    if(NOT arg_${required})
+      message(FATAL_ERROR "rankcast_add_test(${arg_NAME}): ${required} is missing")
+    endif()
+  endforeach()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${arg_NAME} PRIVATE
+    rankcast::rankcast rankcast_warnings GTest::gtest_main ${arg_LIBRARIES})
+  rankcast_label_target(${arg_NAME} ${arg_LABELS})
+
+  set(properties TIMEOUT ${arg_TIMEOUT})
+  if(arg_RUN_SERIAL)
+    list(APPEND properties RUN_SERIAL TRUE)
+  endif()
+  # The list of labels passes through gtest_discover_tests' own lists, so its semicolons are
+  # protected.
+  list(JOIN arg_LABELS "\\;" labels)
+  gtest_discover_tests(${arg_NAME}
+    TEST_PREFIX ${arg_NAME}.
+    DISCOVERY_TIMEOUT 120
+    PROPERTIES LABELS "${labels}" ${properties})
+endfunction()
+
+# Makes <target> part of `<label>_tests` for each label.
+function(rankcast_label_target target)
+  foreach(label IN LISTS ARGN)
+    if(NOT TARGET ${label}_tests)
+      add_custom_target(${label}_tests)
+    endif()
+    add_dependencies(${label}_tests ${target})
+  endforeach()
+endfunction()
