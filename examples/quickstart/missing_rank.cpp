@@ -1,5 +1,6 @@
 /// What a rank that does not come looks like to the others: its number, and what it did last.
-///   cmake --build --preset release --target missing_rank && build/release/examples/quickstart/missing_rank
+///   cmake --build --preset release --target missing_rank &&
+///   build/release/examples/quickstart/missing_rank
 #include <chrono>
 #include <cstdio>
 #include <rankcast/rankcast.hpp>

@@ -1,5 +1,6 @@
 /// The first program: three ranks, a broadcast and a sum. Prints what quickstart.expected holds.
-///   cmake --build --preset release --target quickstart && build/release/examples/quickstart/quickstart
+///   cmake --build --preset release --target quickstart &&
+///   build/release/examples/quickstart/quickstart
 #include <cstdio>
 #include <rankcast/rankcast.hpp>
 

@@ -43,13 +43,17 @@ void on_ranges_and_tensors(const communicator& world, const F& f) {
   rankcast::start_all_reduce(world, value, f).wait();
 }
 
-double larger(double a, double b) { return a < b ? b : a; }
+double larger(double a, double b) {
+  return a < b ? b : a;
+}
 
 TEST(Callables, C61_without_state) {
   rankcast::run(ranks, [](communicator& world) {
     on_ranges_and_tensors<double>(world, [](double a, double b) { return a + b; });
-    on_ranges_and_tensors<std::int32_t>(world, [](std::int32_t a, std::int32_t b) { return a | b; });
-    on_ranges_and_tensors<rankcast::bfloat16>(world, [](float a, float b) { return a < b ? a : b; });
+    on_ranges_and_tensors<std::int32_t>(world,
+                                        [](std::int32_t a, std::int32_t b) { return a | b; });
+    on_ranges_and_tensors<rankcast::bfloat16>(world,
+                                              [](float a, float b) { return a < b ? a : b; });
     on_ranges_and_tensors<double>(world, &larger);
   });
 }

@@ -114,68 +114,81 @@ void fold_values(const communicator& world, const F& f = {}) {
   rankcast::start_reduce_scatter(world, all.get(), one.get(), f).wait();
 }
 
+// One call is enough for each reduction: all of them share what it erases to.
 template <class Data>
 void every_reduction(const communicator& world) {
-  fold_values<Data>(world, rankcast::sum);
-  fold_values<Data>(world, rankcast::product);
-  fold_values<Data>(world, rankcast::minimum);
-  fold_values<Data>(world, rankcast::maximum);
-  fold_values<Data>(world, rankcast::logical_and);
-  fold_values<Data>(world, rankcast::logical_or);
+  Data data(share);
+  rankcast::all_reduce(world, data.get(), rankcast::sum);
+  rankcast::all_reduce(world, data.get(), rankcast::product);
+  rankcast::all_reduce(world, data.get(), rankcast::minimum);
+  rankcast::all_reduce(world, data.get(), rankcast::maximum);
+  rankcast::all_reduce(world, data.get(), rankcast::logical_and);
+  rankcast::all_reduce(world, data.get(), rankcast::logical_or);
 }
 
 template <class T>
-void every_call_on(const communicator& world) {
-  if constexpr (!std::is_same_v<T, bool>) {  // std::vector<bool> is no range of elements
-    move_values<range_data<T>>(world);
-    move_values<span_data<T>>(world);
-    exchange_messages<range_data<T>>(world);
-    every_reduction<range_data<T>>(world);
-    every_reduction<span_data<T>>(world);
-  }
-  move_values<tensor_data<T>>(world);
-  move_values<strided_data<T>>(world);
-  exchange_messages<tensor_data<T>>(world);
-  exchange_messages<strided_data<T>>(world);
-  every_reduction<tensor_data<T>>(world);
-  every_reduction<strided_data<T>>(world);
-
+void every_call_on_one_value(const communicator& world) {
   T value{};
   std::array<T, ranks> values{};
   rankcast::broadcast(world, value);
-  rankcast::start_broadcast(world, value).wait();
   rankcast::gather(world, value, values);
   rankcast::all_gather(world, value, values);
   rankcast::scatter(world, values, value);
   rankcast::all_reduce(world, value);
-  rankcast::all_reduce(world, value, rankcast::maximum);
-  rankcast::start_all_reduce(world, value).wait();
-  rankcast::reduce(world, value, value);
   rankcast::reduce_scatter(world, values, value);
-  if (world.rank() == 0) rankcast::reduce(world, value, nothing, rankcast::sum, {.root = 1});
-  else rankcast::reduce(world, value, value, rankcast::sum, {.root = 1});
-  if (world.rank() == 0) rankcast::scatter(world, nothing, value, {.root = 1});
-  else rankcast::scatter(world, values, value, {.root = 1});
-  if (world.rank() == 0) rankcast::gather(world, value, nothing, {.root = 1});
-  else rankcast::gather(world, value, values, {.root = 1});
 }
 
-TEST(Instantiate, C61_collectives_on_every_dtype) {
+TEST(Instantiate, C61_every_call_on_ranges_and_tensors) {
   rankcast::run(ranks, [](communicator& world) {
-    every_call_on<double>(world);
-    every_call_on<float>(world);
-    every_call_on<bfloat16>(world);
-    every_call_on<float16>(world);
-    every_call_on<std::int64_t>(world);
-    every_call_on<std::int32_t>(world);
-    every_call_on<std::int16_t>(world);
-    every_call_on<std::int8_t>(world);
-    every_call_on<std::uint64_t>(world);
-    every_call_on<std::uint32_t>(world);
-    every_call_on<std::uint16_t>(world);
-    every_call_on<std::uint8_t>(world);
-    every_call_on<bool>(world);
-    every_call_on<char>(world);  // int8 or uint8, as the platform has it
+    move_values<range_data<float>>(world);
+    move_values<span_data<bfloat16>>(world);
+    move_values<tensor_data<double>>(world);
+    move_values<strided_data<std::int8_t>>(world);
+    exchange_messages<range_data<float>>(world);
+    exchange_messages<tensor_data<double>>(world);
+    exchange_messages<strided_data<std::int8_t>>(world);
+    fold_values<range_data<float>>(world);
+    fold_values<span_data<bfloat16>>(world);
+    fold_values<tensor_data<double>>(world);
+    fold_values<strided_data<std::int8_t>>(world);
+    every_reduction<range_data<float>>(world);
+    every_reduction<tensor_data<float>>(world);  // every dtype: a tensor's is known at run time
+  });
+}
+
+TEST(Instantiate, C61_values_of_every_dtype) {
+  rankcast::run(ranks, [](communicator& world) {
+    every_call_on_one_value<double>(world);
+    every_call_on_one_value<float>(world);
+    every_call_on_one_value<bfloat16>(world);
+    every_call_on_one_value<float16>(world);
+    every_call_on_one_value<std::int64_t>(world);
+    every_call_on_one_value<std::int32_t>(world);
+    every_call_on_one_value<std::int16_t>(world);
+    every_call_on_one_value<std::int8_t>(world);
+    every_call_on_one_value<std::uint64_t>(world);
+    every_call_on_one_value<std::uint32_t>(world);
+    every_call_on_one_value<std::uint16_t>(world);
+    every_call_on_one_value<std::uint8_t>(world);
+    every_call_on_one_value<bool>(world);
+    every_call_on_one_value<char>(world);  // int8 or uint8, as the platform has it
+  });
+}
+
+TEST(Instantiate, C61_ranks_without_a_part_pass_nothing) {
+  rankcast::run(ranks, [](communicator& world) {
+    float value = 1;
+    std::array<float, ranks> values{};
+    if (world.rank() == 0) {
+      rankcast::reduce(world, value, nothing, rankcast::sum, {.root = 1});
+      rankcast::gather(world, value, nothing, {.root = 1});
+      rankcast::scatter(world, nothing, value, {.root = 1});
+    } else {
+      rankcast::reduce(world, value, value, rankcast::sum, {.root = 1});
+      rankcast::gather(world, value, values, {.root = 1});
+      rankcast::scatter(world, values, value, {.root = 1});
+    }
+    EXPECT_EQ(value, world.rank() == 0 ? 1 : 2);
   });
 }
 
@@ -222,9 +235,8 @@ void every_access() {
   EXPECT_EQ(c.data<T>(), cv.data<T>());
   EXPECT_EQ(tensor_view(t.values<T>(), {4}).elements(), 4);
   EXPECT_EQ(v.transpose(0, 1).extent(0), cv.slice(0, 0, 1).transpose(0, 1).extent(0));
-  rankcast::visit(t.dtype(), "test", [](auto tag) {
-    EXPECT_TRUE((std::is_same_v<typename decltype(tag)::type, T>));
-  });
+  rankcast::visit(t.dtype(), "test",
+                  [](auto tag) { EXPECT_TRUE((std::is_same_v<typename decltype(tag)::type, T>)); });
 }
 
 TEST(Instantiate, C61_tensors_of_every_dtype) {

@@ -30,9 +30,8 @@ TEST(OneCopy, C59_scope_opened_in_one_unit_holds_in_the_other) {
   first::with_scoped_timeout(world, 3s, [&] {
     EXPECT_EQ(second::effective_timeout(world), rankcast::timeout(3s));
     EXPECT_EQ(world.effective_timeout(), rankcast::timeout(3s));
-    second::with_scoped_timeout(world, 2s, [&] {
-      EXPECT_EQ(first::effective_timeout(world), rankcast::timeout(2s));
-    });
+    second::with_scoped_timeout(
+        world, 2s, [&] { EXPECT_EQ(first::effective_timeout(world), rankcast::timeout(2s)); });
     EXPECT_EQ(first::effective_timeout(world), rankcast::timeout(3s));
   });
   EXPECT_EQ(second::effective_timeout(world), rankcast::library_timeout());

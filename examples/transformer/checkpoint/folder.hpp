@@ -59,7 +59,7 @@ class checkpoint {
   [[nodiscard]] const stored_tensor& stored(std::string_view name) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) {
-      throw decode_error(folder_.string() + ": tensor " + quoted(name) +
+      throw decode_error(folder_.string() + ": tensor " + in_quotes(name) +
                          " is missing: the checkpoint holds " + std::to_string(tensors_.size()) +
                          " tensors, and none of that name");
     }
@@ -76,7 +76,7 @@ class checkpoint {
   /// All names, sorted.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> result;
-    for (const auto& [name, entry] : tensors_) result.emplace_back(name);
+    for (const auto& t : tensors_) result.emplace_back(t.first);
     return result;
   }
 
@@ -93,7 +93,7 @@ class checkpoint {
   static constexpr const char* single_name = "model.safetensors";
   static constexpr const char* index_name = "model.safetensors.index.json";
 
-  struct entry {
+  struct held {
     const stored_tensor* tensor = nullptr;
     bool is_used = false;
   };
@@ -108,7 +108,7 @@ class checkpoint {
 
   void open_single() {
     files_.emplace_back(folder_ / single_name);
-    for (const stored_tensor& t : files_.back().tensors()) tensors_.emplace(t.name, entry{&t});
+    for (const stored_tensor& t : files_.back().tensors()) tensors_.emplace(t.name, held{&t});
   }
 
   void open_sharded() {
@@ -122,7 +122,7 @@ class checkpoint {
     for (const std::string& shard : shards) {
       if (exists(folder_ / shard)) continue;
       missing.insert(shard);
-      problems += "\n  file " + quoted(shard) + " is missing";
+      problems += "\n  file " + in_quotes(shard) + " is missing";
       ++missing_files;
     }
     files_.reserve(shards.size());  // tensors_ points into it
@@ -133,10 +133,10 @@ class checkpoint {
     }
     for (const auto& [tensor, file] : wanted) {
       if (missing.count(file) != 0) {
-        problems += "\n  tensor " + quoted(tensor) + " is missing with file " + quoted(file);
+        problems += "\n  tensor " + in_quotes(tensor) + " is missing with file " + in_quotes(file);
       } else if (!has(tensor)) {
-        problems += "\n  tensor " + quoted(tensor) + " is missing: the index names file " +
-                    quoted(file) + ", which lacks it";
+        problems += "\n  tensor " + in_quotes(tensor) + " is missing: the index names file " +
+                    in_quotes(file) + ", which lacks it";
       }
     }
     if (!problems.empty()) {
@@ -150,18 +150,18 @@ class checkpoint {
                         const weight_map& wanted) {
     std::string problems;
     for (const stored_tensor& t : file.tensors()) {
-      const auto [other, is_new] = tensors_.emplace(t.name, entry{&t});
+      const auto [other, is_new] = tensors_.emplace(t.name, held{&t});
       const auto listed = wanted.find(t.name);
       if (!is_new) {
-        problems += "\n  duplicate tensor " + quoted(t.name) + ": in " +
-                    quoted(std::filesystem::path(other->second.tensor->file).filename().string()) +
-                    " and in " + quoted(shard);
+        problems += "\n  duplicate tensor " + in_quotes(t.name) + ": in " +
+                    in_quotes(std::filesystem::path(other->second.tensor->file).filename().string()) +
+                    " and in " + in_quotes(shard);
       } else if (listed == wanted.end()) {
-        problems += "\n  tensor " + quoted(t.name) + " of file " + quoted(shard) +
+        problems += "\n  tensor " + in_quotes(t.name) + " of file " + in_quotes(shard) +
                     " is not listed in the index";
       } else if (listed->second != shard) {
-        problems += "\n  tensor " + quoted(t.name) + " is in file " + quoted(shard) +
-                    ", but the index names " + quoted(listed->second);
+        problems += "\n  tensor " + in_quotes(t.name) + " is in file " + in_quotes(shard) +
+                    ", but the index names " + in_quotes(listed->second);
       }
     }
     return problems;
@@ -178,7 +178,7 @@ class checkpoint {
     weight_map wanted;
     for (const auto& [tensor, shard] : map->items()) {
       if (!shard.is_string()) {
-        throw decode_error(where + ": the file of tensor " + quoted(tensor) + " is no string");
+        throw decode_error(where + ": the file of tensor " + in_quotes(tensor) + " is no string");
       }
       check_shard_name(shard.get_ref<const std::string&>(), tensor, where);
       wanted.emplace(tensor, shard.get<std::string>());
@@ -192,14 +192,14 @@ class checkpoint {
                                const std::string& where) {
     if (shard.empty() || shard == "." || shard == ".." ||
         shard.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-      throw decode_error(where + ": tensor " + quoted(tensor) + " is in " + quoted(shard) +
+      throw decode_error(where + ": tensor " + in_quotes(tensor) + " is in " + in_quotes(shard) +
                          ", which is not the name of a file in this folder");
     }
   }
 
   std::filesystem::path folder_;
   std::vector<safetensors_file> files_;
-  std::map<std::string_view, entry, std::less<>> tensors_;  // into files_
+  std::map<std::string_view, held, std::less<>> tensors_;  // into files_
 };
 
 }  // namespace rankcast::transformer

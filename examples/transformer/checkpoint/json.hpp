@@ -17,9 +17,9 @@ namespace rankcast::transformer {
 
 using nlohmann::json;
 
-/// A name from a file, quoted for a message: control characters are shown as '?', and a long name
+/// A name from a file in quotes, for a message: control characters are shown as '?', and a long name
 /// is cut, so that a hostile file cannot fill the terminal.
-[[nodiscard]] inline std::string quoted(std::string_view name) {
+[[nodiscard]] inline std::string in_quotes(std::string_view name) {
   constexpr std::size_t longest = 160;
   std::string text = "\"";
   for (const char c : name.substr(0, longest)) {
@@ -72,7 +72,7 @@ class strict_json_builder final : public nlohmann::json_sax<json> {
 
  private:
   [[noreturn]] void refuse_duplicate(const std::string& values) const {
-    throw decode_error(file_ + ": duplicate name " + quoted(key_) + values +
+    throw decode_error(file_ + ": duplicate name " + in_quotes(key_) + values +
                        ": it stands twice in one JSON object, and no choice between the two is "
                        "safe");
   }
@@ -88,8 +88,8 @@ class strict_json_builder final : public nlohmann::json_sax<json> {
     }
     if (is_duplicate_) {
       refuse_duplicate(value.is_string()
-                           ? " (" + quoted(slot_->get_ref<const std::string&>()) + ", then " +
-                                 quoted(value.get_ref<const std::string&>()) + ")"
+                           ? " (" + in_quotes(slot_->get_ref<const std::string&>()) + ", then " +
+                                 in_quotes(value.get_ref<const std::string&>()) + ")"
                            : "");
     }
     *slot_ = std::move(value);

@@ -73,7 +73,7 @@ inline dtype safetensors_dtype(std::string_view text, const std::string& where) 
   for (const row& r : rows) {
     if (r.name == text) return r.type;
   }
-  throw decode_error(where + ": dtype " + quoted(text) +
+  throw decode_error(where + ": dtype " + in_quotes(text) +
                      " is not supported; known are F64 F32 BF16 F16 I64 I32 I16 I8 U64 U32 U16 U8 "
                      "BOOL");
 }
@@ -100,7 +100,7 @@ inline std::vector<std::int64_t> natural_numbers(const json& entry, const char* 
 
 inline header_entry read_header_entry(const std::string& name, const json& entry,
                                       std::uint64_t data_bytes, const std::string& file) {
-  const std::string where = file + ": tensor " + quoted(name);
+  const std::string where = file + ": tensor " + in_quotes(name);
   if (!entry.is_object()) throw decode_error(where + ": its entry is no JSON object");
   const auto type = entry.find("dtype");
   if (type == entry.end() || !type->is_string()) {
@@ -149,16 +149,16 @@ inline void check_tiling(std::span<const header_entry> sorted, std::uint64_t dat
   const auto refuse_hole = [&](std::uint64_t end, const std::string& after) {
     throw decode_error(file + ": bytes " + byte_range(at, end) +
                        " of the data belong to no tensor (" +
-                       (previous == nullptr ? "at the start" : "after " + quoted(previous->name)) +
+                       (previous == nullptr ? "at the start" : "after " + in_quotes(previous->name)) +
                        after + ")");
   };
   for (const header_entry& e : sorted) {
     if (e.first < at) {  // at > 0, so there is a previous
-      throw decode_error(file + ": tensors " + quoted(previous->name) + " (bytes " +
-                         byte_range(previous->first, previous->end) + ") and " + quoted(e.name) +
+      throw decode_error(file + ": tensors " + in_quotes(previous->name) + " (bytes " +
+                         byte_range(previous->first, previous->end) + ") and " + in_quotes(e.name) +
                          " (bytes " + byte_range(e.first, e.end) + ") overlap");
     }
-    if (e.first > at) refuse_hole(e.first, ", before " + quoted(e.name));
+    if (e.first > at) refuse_hole(e.first, ", before " + in_quotes(e.name));
     at = e.end;
     previous = &e;
   }

@@ -54,7 +54,7 @@ inline converter find_converter(dtype source, dtype target) {
 }
 
 inline std::string describe(const stored_tensor& source) {
-  return source.file + ": tensor " + quoted(source.name);
+  return source.file + ": tensor " + in_quotes(source.name);
 }
 
 }  // namespace detail

@@ -14,6 +14,7 @@
 #include "panel_product.hpp"
 #include "rankcast/core/dtype.hpp"
 #include "rankcast/core/error.hpp"
+#include "rankcast/core/tensor.hpp"
 #include "threads.hpp"
 
 namespace rankcast::transformer {
@@ -72,8 +73,19 @@ class matrix {
     return {storage_.data() + static_cast<std::size_t>(index) * row_bytes(), row_bytes()};
   }
 
-  /// Packs the weights for product() and read_row(), on the calling thread alone: about a second
-  /// per gigabyte. A second call does nothing. Throws std::bad_alloc (32 rows of scratch).
+  /// Writable weights [count, in] of outputs [first, first + count), before finish().
+  /// Throws usage_error after finish() or for outputs outside [0, out).
+  [[nodiscard]] tensor_view rows(std::int64_t first, std::int64_t count) {
+    if (first < 0 || count < 0 || first > out_ - count) {
+      throw usage_error("matrix::rows: [" + std::to_string(first) + ", +" + std::to_string(count) +
+                        ") of " + std::to_string(out_) + " outputs");
+    }
+    std::byte* const address = count == 0 ? nullptr : row(first).data();
+    return {address, type_, layout::contiguous({count, in_})};
+  }
+
+  /// Packs the weights for product() and read_row(), on the calling thread alone: one to two
+  /// seconds per gigabyte. A second call does nothing. Throws std::bad_alloc (32 rows of scratch).
   void finish() {
     if (finished_) return;
     if (type_ == dtype::float32)

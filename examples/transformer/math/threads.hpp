@@ -40,7 +40,7 @@ namespace rankcast::transformer {
 /// A round never waits for a worker that did not begin it: on a busy machine the caller does the
 /// work of a worker without a core instead of standing still until it has one. A round costs about
 /// a microsecond while the workers still spin, and a system call to wake sleeping ones otherwise.
-/// Only the thread that built the team may call run().
+/// Only the thread that built the team may call run(), and not from within a body.
 class thread_team {
  public:
   /// Starts `threads - 1` workers. Throws usage_error when `threads` < 1, std::system_error when a

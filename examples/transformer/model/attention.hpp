@@ -46,7 +46,7 @@ class attention {
         std::copy_n(v + h * head_dim_, head_dim_, cache.values(layer_, h) + at);
       }
     }
-    split_range(rows * nq, 1, [&](std::int64_t first, std::int64_t last) {
+    split_range(rows * nq, [&](std::int64_t first, std::int64_t last) {
       std::vector<float> scores;
       for (std::int64_t i = first; i < last; ++i) {
         const std::int64_t r = i / nq;

@@ -28,7 +28,7 @@ struct model_names {
 };
 
 [[nodiscard]] inline model_names names_of(const model_config& config) {
-  if (config.family == model_family::gpt_neox) {
+  if (config.architecture == architecture::gpt_neox) {
     return {"gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"};
   }
   return {"model.embed_tokens", "model.norm", "lm_head"};
@@ -43,7 +43,7 @@ struct model_names {
   const slice kv{heads.kv.first * d, heads.kv.count * d};
   const std::int64_t inner = config.intermediate_size;
 
-  if (config.family == model_family::gpt_neox) {
+  if (config.architecture == architecture::gpt_neox) {
     const std::string prefix = "gpt_neox.layers." + std::to_string(layer) + ".";
     // query_key_value interleaves by head: q, k and v of head 0, then of head 1, ...
     row_source fused{prefix + "attention.query_key_value", 3 * query_rows, {}};
@@ -67,7 +67,7 @@ struct model_names {
                     prefix + "mlp.down_proj",
                     prefix + "input_layernorm",
                     prefix + "post_attention_layernorm"};
-  if (config.family == model_family::phi3) {  // q, k and v end to end; gate and up end to end
+  if (config.architecture == architecture::phi3) {  // q, k and v end to end; gate and up end to end
     names.qkv = {{prefix + "self_attn.qkv_proj",
                   query_rows + 2 * kv_rows,
                   {query,

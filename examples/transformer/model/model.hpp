@@ -18,6 +18,7 @@
 #include "transformer/model/attention.hpp"
 #include "transformer/model/families.hpp"
 #include "transformer/model/kv_cache.hpp"
+#include "transformer/model/load_rules.hpp"
 #include "transformer/model/mlp.hpp"
 #include "transformer/model/norm.hpp"
 #include "transformer/model/rotary.hpp"
@@ -59,7 +60,7 @@ class model {
       l->mlp_norm.load(from);
     }
     final_norm_.load(from);
-    from.require_all_used();
+    require_all_used(from);
   }
 
   [[nodiscard]] const model_config& config() const noexcept { return config_; }
@@ -141,7 +142,7 @@ class model {
     mlp feed;
   };
 
-  [[nodiscard]] bool centred() const noexcept { return config_.family == model_family::gpt_neox; }
+  [[nodiscard]] bool centred() const noexcept { return config_.architecture == architecture::gpt_neox; }
   [[nodiscard]] float norm_epsilon() const noexcept { return static_cast<float>(config_.norm_epsilon); }
 
   void make_embedding(const std::string& tensor) {
@@ -164,7 +165,7 @@ class model {
         placement::sharded(1, partition_counts(config_.intermediate_size, ranks));
     const slice units = inner.share(group_.rank());
     const layer_names names = layer_names_of(config_, index, heads_, units);
-    const bool gated = config_.family != model_family::gpt_neox;
+    const bool gated = config_.architecture != architecture::gpt_neox;
     const std::int64_t hidden = config_.hidden_size;
 
     auto qkv = std::make_unique<column_linear>(
@@ -183,9 +184,9 @@ class model {
                               static_cast<parallel_layer*>(mlp_output.get())}) {
       sharded_.push_back(l);
     }
-    attention attend(index, heads_, d, config_.window_of_layer(index), qkv.get(),
+    attention attend(index, heads_, d, config_.window(index), qkv.get(),
                      attention_output.get());
-    mlp feed(config_.hidden_act, gated, units.count, mlp_input.get(), mlp_output.get());
+    mlp feed(config_.activation, gated, units.count, mlp_input.get(), mlp_output.get());
     return std::unique_ptr<layer>(new layer{
         std::move(qkv), std::move(attention_output), std::move(mlp_input), std::move(mlp_output),
         norm(names.attention_norm, hidden, norm_epsilon(), centred()),
@@ -201,8 +202,8 @@ class model {
     if (config_.tie_word_embeddings) {
       tensor = names.embedding;
       if (from.has(names.head + ".weight")) {
-        from.require_equal(names.head + ".weight", names.embedding + ".weight",
-                           "the config ties the output head to the embedding");
+        require_equal(from, names.head + ".weight", names.embedding + ".weight",
+                      "the config ties the output head to the embedding");
       }
     }
     head_ = std::make_unique<column_linear>(

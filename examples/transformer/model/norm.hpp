@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "transformer/checkpoint/folder.hpp"
 #include "transformer/checkpoint/slices.hpp"
@@ -18,14 +18,11 @@ class norm {
       : tensor_(std::move(tensor)), hidden_(hidden), epsilon_(epsilon), centred_(centred) {}
 
   void load(checkpoint& from) {
-    const slice all{0, hidden_};
-    weight_.resize(static_cast<std::size_t>(hidden_));
-    copy_slices(from.find(tensor_ + ".weight", {hidden_}), 0, {&all, 1},
-                reinterpret_cast<std::byte*>(weight_.data()), dtype::float32);
+    weight_.resize(dtype::float32, {hidden_});
+    copy_whole(from.stored(tensor_ + ".weight"), {hidden_}, weight_);
     if (!centred_) return;
-    bias_.resize(static_cast<std::size_t>(hidden_));
-    copy_slices(from.find(tensor_ + ".bias", {hidden_}), 0, {&all, 1},
-                reinterpret_cast<std::byte*>(bias_.data()), dtype::float32);
+    bias_.resize(dtype::float32, {hidden_});
+    copy_whole(from.stored(tensor_ + ".bias"), {hidden_}, bias_);
   }
 
   /// in, out: [rows, hidden]; they may be the same.
@@ -45,11 +42,10 @@ class norm {
       const auto centre = static_cast<float>(mean);
       const auto scale =
           static_cast<float>(1.0 / std::sqrt(squares / n + static_cast<double>(epsilon_)));
-      const float* w = weight_.data();
+      const float* w = weight_.data<float>();
       if (centred_) {
-        for (std::int64_t i = 0; i < hidden_; ++i) {
-          out[i] = (in[i] - centre) * scale * w[i] + bias_[static_cast<std::size_t>(i)];
-        }
+        const float* b = bias_.data<float>();
+        for (std::int64_t i = 0; i < hidden_; ++i) out[i] = (in[i] - centre) * scale * w[i] + b[i];
       } else {
         for (std::int64_t i = 0; i < hidden_; ++i) out[i] = in[i] * scale * w[i];
       }
@@ -57,7 +53,7 @@ class norm {
   }
 
   [[nodiscard]] std::size_t weight_bytes() const noexcept {
-    return (weight_.size() + bias_.size()) * sizeof(float);
+    return weight_.bytes() + bias_.bytes();
   }
 
  private:
@@ -65,8 +61,8 @@ class norm {
   std::int64_t hidden_;
   float epsilon_;
   bool centred_;
-  std::vector<float> weight_;
-  std::vector<float> bias_;
+  tensor weight_ = tensor(dtype::float32, {0});
+  tensor bias_ = tensor(dtype::float32, {0});
 };
 
 }  // namespace rankcast::transformer

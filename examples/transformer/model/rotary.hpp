@@ -14,11 +14,11 @@ namespace rankcast::transformer {
 
 class rotary {
  public:
-  explicit rotary(const model_config& config) : half_(config.rotary_dimensions / 2) {
-    const auto dimensions = static_cast<float>(config.rotary_dimensions);
+  explicit rotary(const model_config& config) : half_(config.rope.dimensions / 2) {
+    const auto dimensions = static_cast<float>(config.rope.dimensions);
     for (std::int64_t i = 0; i < half_; ++i) {
       const float exponent = static_cast<float>(2 * i) / dimensions;
-      const float frequency = 1.0F / std::pow(static_cast<float>(config.rope_theta), exponent);
+      const float frequency = 1.0F / std::pow(static_cast<float>(config.rope.theta), exponent);
       frequencies_.push_back(scaled(frequency, config.rope));
     }
   }
@@ -40,13 +40,13 @@ class rotary {
 
  private:
   // Llama 3: long wavelengths are stretched by `factor`, short ones kept, a ramp between.
-  static float scaled(float frequency, const rope_scaling& s) {
-    if (s.kind == rope_kind::plain) return frequency;
+  static float scaled(float frequency, const rope_config& s) {
+    if (s.scaling == rope_scaling::none) return frequency;
     const auto factor = static_cast<float>(s.factor);
-    if (s.kind == rope_kind::linear) return frequency / factor;
-    const auto low = static_cast<float>(s.low_freq_factor);
-    const auto high = static_cast<float>(s.high_freq_factor);
-    const auto old_length = static_cast<float>(s.original_max_position_embeddings);
+    if (s.scaling == rope_scaling::linear) return frequency / factor;
+    const auto low = static_cast<float>(s.low_frequency_factor);
+    const auto high = static_cast<float>(s.high_frequency_factor);
+    const auto old_length = static_cast<float>(s.original_max_positions);
     const float wavelength = 2.0F * std::numbers::pi_v<float> / frequency;
     if (wavelength > old_length / low) return frequency / factor;
     if (wavelength < old_length / high) return frequency;

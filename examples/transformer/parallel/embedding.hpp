@@ -65,10 +65,10 @@ class vocabulary_embedding final : public embedding {
         rows_(rankcast::partition(vocabulary, this->group().size(), this->group().rank())) {}
 
   void partition(checkpoint& from) override {
-    const const_tensor_view stored = from.find(name(), {vocabulary(), hidden()});
+    const stored_tensor& stored = from.stored(name());
     if (rows_.count == 0) return;
     table_ = std::make_shared<matrix>(rows_.count, hidden(), type());
-    copy_slices(stored, 0, {&rows_, 1}, table_->row(0).data(), type());
+    copy_slices(stored, {vocabulary(), hidden()}, 0, {rows_}, table_->rows(0, rows_.count));
     table_->finish();
   }
 
@@ -105,10 +105,10 @@ class hidden_embedding final : public embedding {
         columns_(rankcast::partition(hidden, this->group().size(), this->group().rank())) {}
 
   void partition(checkpoint& from) override {
-    const const_tensor_view stored = from.find(name(), {vocabulary(), hidden()});
+    const stored_tensor& stored = from.stored(name());
     if (columns_.count == 0) return;
     table_ = std::make_unique<matrix>(vocabulary(), columns_.count, type());
-    copy_slices(stored, 1, {&columns_, 1}, table_->row(0).data(), type());
+    copy_slices(stored, {vocabulary(), hidden()}, 1, {columns_}, table_->rows(0, vocabulary()));
     table_->finish();
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,6 +35,19 @@ struct linear_options {
   bool bias = false;
 };
 
+namespace detail {
+
+// y[rows, out] += bias[out], where there is one.
+inline void add_bias(const tensor& bias, std::int64_t rows, std::int64_t out, float* y) {
+  if (bias.elements() == 0) return;
+  const float* b = bias.data<float>();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t o = 0; o < out; ++o) y[r * out + o] += b[o];
+  }
+}
+
+}  // namespace detail
+
 /// y[rows, out_r] = x[rows, in] * W_rᵀ + b_r: this rank's outputs.
 class column_linear final : public parallel_layer {
  public:
@@ -56,25 +70,24 @@ class column_linear final : public parallel_layer {
       auto weight = std::make_shared<matrix>(out_, in_, options_.type);
       std::int64_t at = 0;
       for (const row_source& s : sources_) {
-        const const_tensor_view stored = from.find(s.tensor + ".weight", {s.rows, in_});
-        for (const slice& part : s.taken) {
-          if (part.count == 0) continue;
-          copy_slices(stored, 0, {&part, 1}, weight->row(at).data(), options_.type);
-          at += part.count;
-        }
+        std::int64_t rows = 0;
+        for (const slice& part : s.taken) rows += part.count;
+        copy_slices(from.stored(s.tensor + ".weight"), std::array{s.rows, in_}, 0, s.taken,
+                    weight->rows(at, rows));
+        at += rows;
       }
       weight->finish();
       weight_ = std::move(weight);
     }
     if (!options_.bias) return;
+    bias_.resize(dtype::float32, {out_});
+    std::int64_t at = 0;
     for (const row_source& s : sources_) {
-      const const_tensor_view stored = from.find(s.tensor + ".bias", {s.rows});
-      for (const slice& part : s.taken) {
-        const std::size_t at = bias_.size();
-        bias_.resize(at + static_cast<std::size_t>(part.count));
-        copy_slices(stored, 0, {&part, 1}, reinterpret_cast<std::byte*>(bias_.data() + at),
-                    dtype::float32);
-      }
+      std::int64_t rows = 0;
+      for (const slice& part : s.taken) rows += part.count;
+      copy_slices(from.stored(s.tensor + ".bias"), std::array{s.rows}, 0, s.taken,
+                  bias_.view().slice(0, at, rows));
+      at += rows;
     }
   }
 
@@ -82,10 +95,7 @@ class column_linear final : public parallel_layer {
   void forward(const float* x, std::int64_t rows, float* y) const {
     if (out_ == 0 || rows == 0) return;
     weight_->product(x, rows, in_, y, out_);
-    if (bias_.empty()) return;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t o = 0; o < out_; ++o) y[r * out_ + o] += bias_[static_cast<std::size_t>(o)];
-    }
+    detail::add_bias(bias_, rows, out_, y);
   }
 
   /// Outputs on this rank.
@@ -94,7 +104,7 @@ class column_linear final : public parallel_layer {
   [[nodiscard]] const placement& output() const noexcept { return output_; }
   [[nodiscard]] std::size_t weight_bytes() const noexcept override {
     return static_cast<std::size_t>(out_ * in_) * size_of(options_.type) +
-           bias_.size() * sizeof(float);
+           bias_.bytes();
   }
 
   [[nodiscard]] bool can_gather() const noexcept override {
@@ -118,7 +128,7 @@ class column_linear final : public parallel_layer {
   linear_options options_;
   placement output_;
   std::shared_ptr<const matrix> weight_;
-  std::vector<float> bias_;
+  tensor bias_ = tensor(dtype::float32, {0});
 };
 
 /// y[rows, out] = sum over ranks of x_r[rows, in_r] * W_rᵀ, + b: the bias once, after the sum.
@@ -139,17 +149,15 @@ class row_linear final : public parallel_layer {
   }
 
   void partition(checkpoint& from) override {
-    const const_tensor_view stored = from.find(tensor_ + ".weight", {out_, input_.total()});
+    const stored_tensor& stored = from.stored(tensor_ + ".weight");
     if (taken_.count > 0) {
       weight_.emplace(out_, taken_.count, options_.type);
-      copy_slices(stored, 1, {&taken_, 1}, weight_->row(0).data(), options_.type);
+      copy_slices(stored, {out_, input_.total()}, 1, {taken_}, weight_->rows(0, out_));
       weight_->finish();
     }
     if (!options_.bias) return;
-    bias_.resize(static_cast<std::size_t>(out_));
-    const slice all{0, out_};
-    copy_slices(from.find(tensor_ + ".bias", {out_}), 0, {&all, 1},
-                reinterpret_cast<std::byte*>(bias_.data()), dtype::float32);
+    bias_.resize(dtype::float32, {out_});
+    copy_whole(from.stored(tensor_ + ".bias"), {out_}, bias_);
   }
 
   /// x: [rows, in_r], y: [rows, out], both contiguous; y is the whole result on every rank.
@@ -159,15 +167,12 @@ class row_linear final : public parallel_layer {
     if (weight_) weight_->product(x, rows, taken_.count, y, out_);
     else std::fill_n(y, rows * out_, 0.0F);
     all_reduce(group(), std::span<float>(y, static_cast<std::size_t>(rows * out_)));
-    if (bias_.empty()) return;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t o = 0; o < out_; ++o) y[r * out_ + o] += bias_[static_cast<std::size_t>(o)];
-    }
+    detail::add_bias(bias_, rows, out_, y);
   }
 
   [[nodiscard]] std::size_t weight_bytes() const noexcept override {
     return static_cast<std::size_t>(out_ * taken_.count) * size_of(options_.type) +
-           bias_.size() * sizeof(float);
+           bias_.bytes();
   }
 
  private:
@@ -177,7 +182,7 @@ class row_linear final : public parallel_layer {
   linear_options options_;
   slice taken_;
   std::optional<matrix> weight_;
-  std::vector<float> bias_;
+  tensor bias_ = tensor(dtype::float32, {0});
 };
 
 }  // namespace rankcast::transformer

@@ -163,7 +163,7 @@ class mesh {
 
   [[nodiscard]] mesh_axes complete(mesh_axes axes) const {
     const std::string given = "mesh on " + world_.text() + ": " + text(axes);
-    std::int64_t product = 1;
+    std::int64_t ranks = 1;
     int* open = nullptr;
     for (int* size : {&axes.data, &axes.pipeline, &axes.tensor}) {
       if (*size == remaining_ranks && open == nullptr) {
@@ -171,17 +171,17 @@ class mesh {
       } else if (*size < 1) {
         throw usage_error(given + ": sizes are positive, and one of them may be remaining_ranks");
       } else {
-        product *= *size;
-        if (product > world_.size()) break;  // and before it can overflow
+        ranks *= *size;
+        if (ranks > world_.size()) break;  // and before it can overflow
       }
     }
-    const bool fits = product <= world_.size() &&
-                      (open != nullptr ? world_.size() % product == 0 : product == world_.size());
+    const bool fits = ranks <= world_.size() &&
+                      (open != nullptr ? world_.size() % ranks == 0 : ranks == world_.size());
     if (!fits) {
       throw usage_error(given + (open != nullptr ? " cannot be completed to " : " is not ") +
                         std::to_string(world_.size()) + " ranks");
     }
-    if (open != nullptr) *open = static_cast<int>(world_.size() / product);
+    if (open != nullptr) *open = static_cast<int>(world_.size() / ranks);
     return axes;
   }
 

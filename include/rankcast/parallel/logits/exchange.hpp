@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <ranges>
 #include <span>
 #include <string>
@@ -50,7 +51,7 @@ class token_ids {
 
 namespace detail {
 
-enum class row_fault : std::int32_t { none, nan, infinite, masked, target };
+enum class row_fault : std::int32_t { none, nan, infinite, target };
 
 /// Scratch of an exchange, per rank; rows are taken in blocks that fit.
 inline constexpr std::int64_t exchange_bytes = 8 * 1024;
@@ -126,7 +127,9 @@ class logit_call {
     head_.id = id;
   }
 
-  /// Notes the fault in a row's summary, if any.
+  [[nodiscard]] bool faulty() const noexcept { return head_.fault != row_fault::none; }
+
+  /// True when a row's summary can be worked with; else notes why not.
   bool usable(const row_summary& s, std::int64_t row, bool finite) noexcept {
     const std::int64_t first = vocabulary_.mine().first;
     if (s.nan_column >= 0) report(row_fault::nan, row, first + s.nan_column);
@@ -189,7 +192,6 @@ class logit_call {
     const std::string place = "for id " + std::to_string(h.id) + " (rank " + std::to_string(worst) + ")";
     switch (h.fault) {
       case row_fault::none: return;
-      case row_fault::masked: throw_masked(h.row);
       case row_fault::nan: throw usage_error(text() + row + " has a NaN " + place);
       case row_fault::infinite: throw usage_error(text() + row + " has +infinity " + place);
       case row_fault::target:

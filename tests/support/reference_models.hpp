@@ -1,0 +1,73 @@
+/// The tiny models of tests/reference/tiny: their weights are made here from the same formula as the
+/// reference's, and the reference's logits come with them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "transformer/checkpoint/random_weights.hpp"
+
+namespace rankcast::test {
+
+inline nlohmann::json read_reference(const std::string& file) {
+  std::ifstream in(std::filesystem::path(RANKCAST_REFERENCE_FOLDER) / file);
+  if (!in) throw std::runtime_error("no reference file " + file);
+  return nlohmann::json::parse(in);
+}
+
+/// A temporary folder, removed at the end.
+class temporary_folder {
+ public:
+  temporary_folder() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "rankcast-test-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
+    path_ = pattern;
+  }
+  ~temporary_folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  temporary_folder(const temporary_folder&) = delete;
+  temporary_folder& operator=(const temporary_folder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::vector<transformer::random_tensor> reference_tensors(const nlohmann::json& reference) {
+  std::vector<transformer::random_tensor> tensors;
+  for (const auto& t : reference.at("tensors")) {
+    tensors.push_back({t.at("name").get<std::string>(),
+                       t.at("shape").get<std::vector<std::int64_t>>(),
+                       t.at("offset").get<float>(), t.at("scale").get<float>()});
+  }
+  return tensors;
+}
+
+/// Writes config.json and model.safetensors of a tiny model.
+inline void write_reference_model(const nlohmann::json& reference,
+                                  const std::filesystem::path& folder) {
+  transformer::write_json(folder / "config.json", reference.at("config"));
+  transformer::write_random_safetensors(folder / "model.safetensors",
+                                        reference_tensors(reference));
+}
+
+/// Where `tools/get-model` leaves a model; it may not be there.
+inline std::filesystem::path model_folder(const std::string& name) {
+  const char* cache = std::getenv("RANKCAST_CACHE");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      cache != nullptr ? std::filesystem::path(cache)
+                       : std::filesystem::path(home != nullptr ? home : "/root") / ".cache/rankcast";
+  return base / "models" / name;
+}
+
+}  // namespace rankcast::test
