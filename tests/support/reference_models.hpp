@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "transformer/checkpoint/random_weights.hpp"
+#include "transformer/checkpoint/random_model.hpp"
 
 namespace rankcast::test {
 
@@ -42,12 +42,13 @@ class temporary_folder {
   std::filesystem::path path_;
 };
 
-inline std::vector<transformer::random_tensor> reference_tensors(const nlohmann::json& reference) {
-  std::vector<transformer::random_tensor> tensors;
+inline std::vector<transformer::named_values> reference_tensors(const nlohmann::json& reference) {
+  std::vector<transformer::named_values> tensors;
   for (const auto& t : reference.at("tensors")) {
-    tensors.push_back({t.at("name").get<std::string>(),
-                       t.at("shape").get<std::vector<std::int64_t>>(),
-                       t.at("offset").get<float>(), t.at("scale").get<float>()});
+    tensors.push_back(transformer::random_values({t.at("name").get<std::string>(),
+                                                  t.at("shape").get<std::vector<std::int64_t>>(),
+                                                  t.at("offset").get<float>(),
+                                                  t.at("scale").get<float>()}));
   }
   return tensors;
 }
@@ -56,8 +57,7 @@ inline std::vector<transformer::random_tensor> reference_tensors(const nlohmann:
 inline void write_reference_model(const nlohmann::json& reference,
                                   const std::filesystem::path& folder) {
   transformer::write_json(folder / "config.json", reference.at("config"));
-  transformer::write_random_safetensors(folder / "model.safetensors",
-                                        reference_tensors(reference));
+  transformer::write_safetensors(folder / "model.safetensors", reference_tensors(reference));
 }
 
 /// Where `tools/get-model` leaves a model; it may not be there.

@@ -209,8 +209,8 @@ TEST(model, refuses_weights_that_it_has_no_use_for) {
   const temporary_folder folder;
   write_json(folder.path() / "config.json", reference.at("config"));
   auto tensors = test::reference_tensors(reference);
-  tensors.push_back({"model.layers.0.self_attn.q_proj.bias", {32}, 0, 1});
-  write_random_safetensors(folder.path() / "model.safetensors", tensors);
+  tensors.push_back(random_values({"model.layers.0.self_attn.q_proj.bias", {32}, 0, 1}));
+  write_safetensors(folder.path() / "model.safetensors", tensors);
   run(2, [&](communicator& world) {
     checkpoint files(folder.path());
     try {

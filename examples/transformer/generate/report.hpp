@@ -67,7 +67,7 @@ inline void write_report(const std::filesystem::path& file, const generate_setti
   nlohmann::json completions = nlohmann::json::array();
   for (std::size_t p = 0; p < f.completions.size(); ++p) {
     const auto& tokens = f.completions[p].tokens;
-    all_tokens.insert(all_tokens.end(), tokens.begin(), tokens.end());
+    for (const std::int32_t t : tokens) all_tokens.push_back(t);
     completions.push_back({{"tokens", tokens}, {"text", texts[p]}});
   }
   nlohmann::json report{

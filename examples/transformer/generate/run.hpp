@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
-#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -114,7 +113,6 @@ class generating_rank {
     const std::size_t limit =
         lead != nullptr ? lead->tokens.size() : static_cast<std::size_t>(s.max_tokens);
     kv_cache cache = model_.make_cache(static_cast<std::int64_t>(ids.size() + limit));
-    std::mt19937_64 random(s.seed * 0x9E3779B97F4A7C15U + prompt);
     completion_result result;
 
     std::span<const std::int32_t> input(ids);
@@ -124,7 +122,7 @@ class generating_rank {
       const auto begin = steady_clock::now();
       const transport_counters before = mesh_.tensor().counters();
       const const_tensor_view logits = model_.forward(input, cache, 1);
-      const std::int32_t picked = pick(logits, random);
+      const std::int32_t picked = pick(logits, prompt, step);
       account(prefill, input.size(), seconds(steady_clock::now() - begin).count(), before);
 
       token = picked;
@@ -141,15 +139,16 @@ class generating_rank {
     }
   }
 
-  std::int32_t pick(const const_tensor_view& logits, std::mt19937_64& random) const {
+  // Temperature 0 takes the likeliest. Every rank picks the same.
+  std::int32_t pick(const const_tensor_view& logits, std::size_t prompt, std::size_t step) const {
     const generate_settings& s = *request_.settings;
-    if (s.temperature == 0) return static_cast<std::int32_t>(argmax(vocabulary_, logits).front());
-    // Every rank draws the same number.
-    const float uniform = static_cast<float>(random() >> 40U) * 0x1p-24F;
-    return static_cast<std::int32_t>(
-        sample(vocabulary_, logits, std::span(&uniform, 1),
-               {.temperature = s.temperature, .top_p = s.top_p})
-            .front());
+    const std::vector<std::int64_t> ids =
+        sample(vocabulary_, logits,
+               {.temperature = s.temperature,
+                .top_p = s.top_p,
+                .seed = s.seed + prompt * 0x9E3779B97F4A7C15U,  // prompts draw numbers of their own
+                .step = step});
+    return static_cast<std::int32_t>(ids.front());
   }
 
   [[nodiscard]] bool ends(std::int32_t token) const {

@@ -24,7 +24,7 @@ struct generate_settings {
   int data_ranks = 1;
   std::int64_t max_tokens = 64;
   float temperature = 0;  // 0: greedy
-  float top_p = 1;
+  double top_p = 1;
   std::uint64_t seed = 0;
   bool stop_at_end = true;  // at an end-of-text token
   model_options model;
@@ -111,7 +111,7 @@ inline std::vector<std::int32_t> parse_ids(const std::string& text) {
       ->check(CLI::Range(0.0F, 100.0F))
       ->capture_default_str();
   app.add_option("--top-p", s.top_p, "sample among the likeliest tokens of this total probability")
-      ->check(CLI::Range(1e-6F, 1.0F))
+      ->check(CLI::Range(1e-6, 1.0))
       ->capture_default_str();
   app.add_option("--seed", s.seed, "of the sampling")->capture_default_str();
   app.add_flag("--ignore-end", ignore_end, "go on after an end-of-text token");

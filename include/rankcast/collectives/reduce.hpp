@@ -40,6 +40,12 @@ concept reducible_data = [] {
   else return is_tensor_like<U> || element<U>;
 }();
 
+// A callable in the place of data: `all_reduce(comm, data, f)` folds in place. A lambda that captures
+// values is trivially copyable too, and would pass as a receive buffer of opaque bytes.
+template <class F>
+concept folding = std::invocable<const F&, double, double> ||
+                  std::invocable<const F&, std::int64_t, std::int64_t>;
+
 template <class F, class T>
 consteval bool folds_values_of() {
   using U = std::remove_cvref_t<T>;
@@ -110,7 +116,8 @@ template <class Send, class Receive, class F = sum_t>
 ///          slices, 2 * bytes read per rank; no allocation.
 /// Source   MPI 4.0, 6.9.6 (MPI_Allreduce).
 template <class Send, class Receive, class F = sum_t>
-  requires folds<F, Send> && writable_data<Receive>
+  requires folds<F, Send> && writable_data<Receive> &&
+           (!detail::folding<std::remove_cvref_t<Receive>>)
 void all_reduce(const communicator& comm, const Send& send, Receive&& receive,
                 const F& callable = {}, call_options options = {},
                 call_site where = call_site::here()) {
@@ -121,7 +128,7 @@ void all_reduce(const communicator& comm, const Send& send, Receive&& receive,
 
 /// In place: every rank's `data` becomes the result.
 template <class T, class F = sum_t>
-  requires folds<F, std::remove_cvref_t<T>> && writable_data<T> && (!writable_data<F&>)
+  requires folds<F, std::remove_cvref_t<T>> && writable_data<T> && detail::folding<F>
 void all_reduce(const communicator& comm, T&& data, const F& callable = {},
                 call_options options = {}, call_site where = call_site::here()) {
   comm.run(detail::reduce_operation(comm, data, std::forward<T>(data), callable,
@@ -131,7 +138,7 @@ void all_reduce(const communicator& comm, T&& data, const F& callable = {},
 
 /// all_reduce in place, started. `data` is borrowed until the work is done; the callable is copied.
 template <class T, class F = sum_t>
-  requires folds<F, std::remove_cvref_t<T>> && writable_data<T> && (!writable_data<F&>)
+  requires folds<F, std::remove_cvref_t<T>> && writable_data<T> && detail::folding<F>
 [[nodiscard]] work start_all_reduce(const communicator& comm, T&& data, const F& callable = {},
                                     call_options options = {},
                                     call_site where = call_site::here()) {

@@ -120,13 +120,18 @@ inline constexpr agreed_argument agreed_arguments[] = {
 }  // namespace detail
 
 /// Compares the calls of those ranks that have arrived (null where one has not). Elements are not
-/// compared where shares are uneven: there each is held against the counts (`check_share`).
+/// compared where shares are uneven: there each is held against the counts (`check_share`); nor
+/// where they may be, as long as the root of a scatter or gather has not come to say so.
 /// Element counts must agree, shapes need not: (2,6) and (3,4) hold the same twelve elements.
 [[nodiscard]] inline std::optional<disagreement> compare_calls(
     const std::vector<const call_record*>& calls) {
   bool uneven = false;
   for (const call_record* c : calls) {
-    if (c != nullptr && c->uneven) uneven = true;
+    if (c == nullptr) continue;
+    const bool root_counts = c->code == opcode::scatter || c->code == opcode::gather;
+    if (c->uneven || (root_counts && calls[static_cast<std::size_t>(c->root)] == nullptr)) {
+      uneven = true;
+    }
   }
   for (const auto& argument : detail::agreed_arguments) {
     if (uneven && std::string_view(argument.name) == "elements") continue;

@@ -120,11 +120,27 @@ inline constexpr maximum_t maximum{};
 inline constexpr logical_and_t logical_and{};
 inline constexpr logical_or_t logical_or{};
 
+namespace detail {
+
+// Whether F takes two values of A without losing any of them: a callable of two ints is not for
+// doubles. Braces refuse such a conversion; where the types are deduced there is none.
+template <class F, class A>
+consteval bool takes_exactly() {
+  if constexpr (requires { &F::operator(); } || !std::is_class_v<F>) {
+    return requires(const F& f, A a) { f({a}, {a}); };
+  } else {
+    return true;
+  }
+}
+
+}  // namespace detail
+
 /// A callable that folds two accumulators of T into one. For bfloat16 and float16 the accumulator
 /// is float. It must be associative and must not throw; it may carry state, and the copy of the
-/// rank that folds a slice is the one that runs.
+/// rank that folds a slice is the one that runs. What it does not take exactly is not converted.
 template <class F, class T>
 concept reduces = std::invocable<const F&, detail::accumulator_of<T>, detail::accumulator_of<T>> &&
+    detail::takes_exactly<F, detail::accumulator_of<T>>() &&
     std::convertible_to<std::invoke_result_t<const F&, detail::accumulator_of<T>,
                                              detail::accumulator_of<T>>,
                         detail::accumulator_of<T>>;

@@ -194,7 +194,9 @@ inline void gather_logits(const sharded_vocabulary& vocabulary, const const_tens
 inline void all_gather_logits(const sharded_vocabulary& vocabulary,
                               const const_tensor_view& logits, const tensor_view& out,
                               call_options options = {}, call_site where = call_site::here()) {
-  detail::logit_gatherer(vocabulary, logits, &out, -1, "all_gather_logits", options, where).run();
+  detail::logit_gatherer(vocabulary, logits, &out, std::nullopt, "all_gather_logits", options,
+                         where)
+      .run();
 }
 
 }  // namespace rankcast::inline v0

@@ -80,11 +80,14 @@ struct envelope {
 
   int source = 0;
   int tag = 0;
+  std::uint64_t number = 0;  // in the order of arrival at the mailbox
   call_record record{};
   const std::byte* data = nullptr;
   layout data_layout = layout::contiguous({0});
   std::vector<std::byte> stage;
-  std::string note;  // written by the receiver before `done`: why it could not take it
+  // Written by the receiver before `done`:
+  std::string note;   // why it could not take it
+  bool whole = true;  // false: the sender gave up while it was read
   std::atomic<phase> state{phase::posted};
   std::atomic<bool> cancelled{false};
 };
@@ -92,6 +95,17 @@ struct envelope {
 struct mailbox {
   std::mutex mutex;
   std::deque<std::shared_ptr<envelope>> letters;
+  std::uint64_t arrivals = 0;
+
+  void post(const std::shared_ptr<envelope>& e) {
+    const std::lock_guard lock(mutex);
+    e->number = arrivals++;
+    letters.push_back(e);
+  }
+  [[nodiscard]] std::uint64_t arrived() {
+    const std::lock_guard lock(mutex);
+    return arrivals;
+  }
 };
 
 struct alignas(128) member {

@@ -13,6 +13,7 @@
 #include "rankcast/transports/local/group.hpp"
 #include "rankcast/transports/local/mover.hpp"
 #include "rankcast/transports/local/report.hpp"
+#include "rankcast/transports/local/revoke.hpp"
 
 namespace rankcast::inline v0::local {
 
@@ -25,29 +26,30 @@ class letter final : public flight {
 
   [[nodiscard]] const deadline& until() const noexcept { return op_.until; }
 
-  bool advance() {
+  /// `horizon`: messages that had arrived when this pass over all receives began. A later one is
+  /// left to the next pass, for it may belong to a receive that this pass has already been at.
+  bool advance(std::uint64_t horizon) {
     if (done) return false;
-    if (op_.code == opcode::receive) return receive();
-    if (envelope_->state.load(std::memory_order_acquire) != envelope::phase::done) return false;
-    if (!envelope_->note.empty()) fail(mismatch(envelope_->note));
-    done = true;
-    return true;
+    if (op_.code == opcode::receive) return receive(horizon);
+    return hear_answer();
+  }
+
+  /// Has the peer gone? What it sent before is there by now; look once more before giving up.
+  void look_for_peer() noexcept {
+    const member& peer = group_.of(op_.root);
+    peer_gone_ = op_.root != rank_ && (peer.left.load(std::memory_order_seq_cst) ||
+                                       peer.closed.load(std::memory_order_seq_cst));
   }
 
   void give_up_if_due() {
-    if (done) return;
-    const member& peer = group_.of(op_.root);
-    const bool gone = op_.root != rank_ && (peer.left.load(std::memory_order_seq_cst) ||
-                                            peer.closed.load(std::memory_order_seq_cst));
-    if (gone && advance()) return;  // it may have answered before it left
-    const bool expired = op_.until.expired();
-    if (!gone && !expired) return;
+    if (done || (!peer_gone_ && !op_.until.expired())) return;
     withdraw();
-    if (done) return;
+    // It may have been taken at the last moment: then it is there, and this is no failure.
+    if (envelope_ != nullptr && hear_answer()) return;
     const auto waited = steady_clock::now() - begin_;
     const std::string head = text();
     const std::string peer_name = "rank " + std::to_string(op_.root);
-    if (gone) {
+    if (peer_gone_) {
       fail(std::make_exception_ptr(peer_lost_error(
           head + ": " + peer_name + " left; " + last_call_text(group_, op_.root), op_.root)));
     } else {
@@ -71,6 +73,8 @@ class letter final : public flight {
       if (i < 1000) relax_cpu();
       else sched_yield();
     }
+    // On a revoked group the receiver leaves the message as it is, but not before its chunk is over.
+    if (revoked(group_)) wait_for_movers(group_, rank_);
   }
 
   void fail(std::exception_ptr why) noexcept {
@@ -109,11 +113,7 @@ class letter final : public flight {
                     op_.send.elements_layout, 0, op_.send.elements(), size_of(op_.send.type));
       envelope_->data = envelope_->stage.data();
     }
-    mailbox& box = group_.of(op_.root).mail;
-    {
-      const std::lock_guard lock(box.mutex);
-      box.letters.push_back(envelope_);
-    }
+    group_.of(op_.root).mail.post(envelope_);
     group_.of(op_.root).bell.ring();
     if (small) {
       envelope_ = nullptr;  // nothing of ours is borrowed
@@ -121,13 +121,23 @@ class letter final : public flight {
     }
   }
 
-  bool receive() {
+  // The answer to a send, if there is one.
+  bool hear_answer() {
+    if (envelope_->state.load(std::memory_order_acquire) != envelope::phase::done) return false;
+    if (!envelope_->whole) return false;
+    if (!envelope_->note.empty()) fail(mismatch(envelope_->note));
+    done = true;
+    return true;
+  }
+
+  bool receive(std::uint64_t horizon) {
     std::shared_ptr<envelope> found;
     {
       mailbox& box = group_.of(rank_).mail;
       const std::lock_guard lock(box.mutex);
       for (auto it = box.letters.begin(); it != box.letters.end();) {
         envelope& e = **it;
+        if (e.number >= horizon) break;
         if (e.state.load(std::memory_order_acquire) == envelope::phase::withdrawn) {
           it = box.letters.erase(it);
           continue;
@@ -163,6 +173,7 @@ class letter final : public flight {
         m.copy(op_.receive.address, op_.receive.elements_layout, 0, e.data, e.data_layout, 0,
                mine.elements, size_of(mine.type), [&] { return !e.cancelled.load(); });
     if (!whole) {
+      e.whole = false;
       fail(std::make_exception_ptr(
           remote_error(text() + ": the sender gave up in the middle", op_.root)));
     }
@@ -174,6 +185,7 @@ class letter final : public flight {
   transport_counters& counters_;
   steady_clock::time_point begin_;
   std::shared_ptr<envelope> envelope_;  // of a send whose buffer is borrowed
+  bool peer_gone_ = false;
 };
 
 }  // namespace rankcast::inline v0::local

@@ -192,9 +192,17 @@ class local_transport final : public transport {
       moved = c->advance(turn) || moved;
       turn = c->released();
     }
-    for (const auto& l : letters_) moved = l->advance() || moved;
+    moved = advance_letters() || moved;
     std::erase_if(calls_, [](const auto& c) { return c->done; });
     std::erase_if(letters_, [](const auto& l) { return l->done; });
+    return moved;
+  }
+
+  bool advance_letters() {
+    if (letters_.empty()) return false;
+    const std::uint64_t horizon = me().mail.arrived();
+    bool moved = false;
+    for (const auto& l : letters_) moved = l->advance(horizon) || moved;
     return moved;
   }
 
@@ -206,6 +214,8 @@ class local_transport final : public transport {
         throw group_revoked{};
       }
     }
+    for (const auto& l : letters_) l->look_for_peer();
+    advance_letters();
     for (const auto& l : letters_) l->give_up_if_due();
     std::erase_if(letters_, [](const auto& l) { return l->done; });
   }

@@ -5,19 +5,18 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "rankcast/core/error.hpp"
 #include "rankcast/core/reduction.hpp"
+#include "transformer/checkpoint/writer.hpp"
 
 namespace rankcast::transformer {
 
-/// A float32 tensor to be written: element i is offset + (u_i - 0.5) * scale with u_i in [0, 1)
+/// A tensor of the formula: element i is offset + (u_i - 0.5) * scale with u_i in [0, 1)
 /// drawn from the name and i alone.
 struct random_tensor {
   std::string name;
@@ -37,7 +36,7 @@ inline std::uint64_t splitmix64(std::uint64_t x) noexcept {
 
 }  // namespace detail
 
-[[nodiscard]] inline std::vector<float> random_values(const random_tensor& t) {
+[[nodiscard]] inline named_values random_values(const random_tensor& t) {
   std::int64_t n = 1;
   for (const std::int64_t extent : t.shape) n *= extent;
   const std::uint64_t seed = rankcast::detail::hash_text(t.name);
@@ -47,42 +46,7 @@ inline std::uint64_t splitmix64(std::uint64_t x) noexcept {
     const float u = static_cast<float>(z >> 40U) * 0x1p-24F;
     values[i] = t.offset + (u - 0.5F) * t.scale;
   }
-  return values;
-}
-
-/// Writes one safetensors file of float32 tensors.
-/// Throws transport_error when the file cannot be written.
-inline void write_random_safetensors(const std::filesystem::path& file,
-                                     const std::vector<random_tensor>& tensors) {
-  nlohmann::json header;
-  std::uint64_t offset = 0;
-  for (const random_tensor& t : tensors) {
-    std::uint64_t bytes = sizeof(float);
-    for (const std::int64_t extent : t.shape) bytes *= static_cast<std::uint64_t>(extent);
-    header[t.name] = {
-        {"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {offset, offset + bytes}}};
-    offset += bytes;
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  std::ofstream out(file, std::ios::binary);
-  const std::uint64_t length = text.size();
-  out.write(reinterpret_cast<const char*>(&length), sizeof length);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  for (const random_tensor& t : tensors) {
-    const std::vector<float> values = random_values(t);
-    out.write(reinterpret_cast<const char*>(values.data()),
-              static_cast<std::streamsize>(values.size() * sizeof(float)));
-  }
-  out.close();
-  if (!out) throw transport_error("cannot write " + file.string(), 0);
-}
-
-inline void write_json(const std::filesystem::path& file, const nlohmann::json& value) {
-  std::ofstream out(file);
-  out << value.dump(2) << "\n";
-  out.close();
-  if (!out) throw transport_error("cannot write " + file.string(), 0);
+  return {t.name, t.shape, std::move(values)};
 }
 
 /// A whole folder: a small Llama with random weights and a tokenizer of single bytes. What it
@@ -92,12 +56,12 @@ inline void write_random_model(const std::filesystem::path& folder) {
   constexpr std::int64_t vocabulary = 258, head_dim = hidden / heads;
   std::filesystem::create_directories(folder);
 
-  std::vector<random_tensor> tensors;
+  std::vector<named_values> tensors;
   const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in) {
-    tensors.push_back({name + ".weight", {out, in}, 0.0F, 0.5F});
+    tensors.push_back(random_values({name + ".weight", {out, in}, 0.0F, 0.5F}));
   };
   const auto scale = [&](const std::string& name) {
-    tensors.push_back({name + ".weight", {hidden}, 1.0F, 0.25F});
+    tensors.push_back(random_values({name + ".weight", {hidden}, 1.0F, 0.25F}));
   };
   matrix("model.embed_tokens", vocabulary, hidden);
   for (std::int64_t l = 0; l < layers; ++l) {
@@ -113,7 +77,7 @@ inline void write_random_model(const std::filesystem::path& folder) {
     scale(layer + "post_attention_layernorm");
   }
   scale("model.norm");
-  write_random_safetensors(folder / "model.safetensors", tensors);
+  write_safetensors(folder / "model.safetensors", tensors);
 
   write_json(folder / "config.json",
              {{"architectures", {"LlamaForCausalLM"}},
