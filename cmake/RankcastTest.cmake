@@ -33,13 +33,19 @@ function(rankcast_add_test)
   if(arg_RUN_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
-  # The list of labels passes through gtest_discover_tests' own lists, so its semicolons are
-  # protected.
-  list(JOIN arg_LABELS "\\;" labels)
   gtest_discover_tests(${arg_NAME}
     TEST_PREFIX ${arg_NAME}.
+    TEST_LIST ${arg_NAME}_found
     DISCOVERY_TIMEOUT 120
-    PROPERTIES LABELS "${labels}" ${properties})
+    PROPERTIES ${properties})
+  # gtest_discover_tests takes lists apart on their way, so several labels are set when ctest reads
+  # what was found; nothing was if the program has not been built.
+  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake")
+  file(WRITE "${labels_file}"
+    "if(${arg_NAME}_found)\n"
+    "  set_tests_properties(\${${arg_NAME}_found} PROPERTIES LABELS \"${arg_LABELS}\")\n"
+    "endif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()
 
 # Makes <target> part of `<label>_tests` for each label.

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <rankcast/parallel/logits.hpp>
+#include <rankcast/parallel/mesh.hpp>
 #include <rankcast/rankcast.hpp>
 #include <span>
 #include <type_traits>
@@ -276,6 +278,33 @@ TEST(Instantiate, C61_limits_and_groups) {
     half.close();
     pair.close();
     twin.close();
+  });
+}
+
+TEST(Instantiate, C61_mesh_and_logits) {
+  rankcast::run(ranks, [](communicator& world) {
+    const rankcast::mesh grid(world, {.tensor = rankcast::remaining_ranks});
+    const rankcast::sharded_vocabulary vocabulary(grid.tensor(), 7);
+    const auto width = rankcast::vocabulary_shard::near_even(7, world).width();
+    const std::array<std::int64_t, 2> targets{0, 6};
+    const std::vector<std::int32_t> short_targets{0, 6};
+    for (const dtype type : {dtype::float32, dtype::bfloat16, dtype::float16}) {
+      tensor logits(type, {2, width});
+      rankcast::visit(type, "test", [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        for (auto& v : logits.values<T>()) v = T();
+      });
+      tensor out(dtype::float32, {2, 7});
+      rankcast::all_gather_logits(vocabulary, logits, out);
+      if (world.rank() == 1) rankcast::gather_logits(vocabulary, logits, nothing);
+      else rankcast::gather_logits(vocabulary, logits, out);
+      EXPECT_EQ(rankcast::argmax(vocabulary, logits).front(), 0);
+      EXPECT_EQ(rankcast::top_k(vocabulary, logits, 2).id.size(), 4u);
+      EXPECT_EQ(rankcast::sample(vocabulary, logits).size(), 2u);
+      const auto a = rankcast::token_log_probabilities(vocabulary, logits, targets);
+      const auto b = rankcast::token_log_probabilities(vocabulary, logits, short_targets);
+      EXPECT_EQ(a.log_probability, b.log_probability);
+    }
   });
 }
 

@@ -19,10 +19,10 @@
 namespace rankcast::transformer {
 namespace {
 
-using rankcast::testing::float_tensor;
-using rankcast::testing::header_entry;
-using rankcast::testing::safetensors_bytes;
-using rankcast::testing::temporary_folder;
+using rankcast::test::float_tensor;
+using rankcast::test::header_entry;
+using rankcast::test::safetensors_bytes;
+using rankcast::test::scratch_folder;
 
 constexpr const char* index_name = "model.safetensors.index.json";
 const std::string shard_1 = "model-00001-of-00002.safetensors";
@@ -64,7 +64,7 @@ void loads_on_every_rank(const std::filesystem::path& folder, std::size_t tensor
 
 void header_refused(const std::string& entries, const std::string& data,
                     const std::vector<std::string>& words) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("model.safetensors", safetensors_bytes("{" + entries + "}", data));
   refused_on_every_rank(folder.path(), words);
 }
@@ -101,7 +101,7 @@ TEST(cases, C46_two_metadata_entries) {
 }
 
 TEST(cases, C46_same_name_in_two_shards) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write(shard_1, safetensors_bytes({float_tensor("w", {1}, {1})}));
   folder.write(shard_2, safetensors_bytes({float_tensor("w", {1}, {2}), float_tensor("v", {1}, {3})}));
   folder.write(index_name, index_of("\"w\":\"" + shard_1 + "\",\"v\":\"" + shard_2 + "\""));
@@ -138,7 +138,7 @@ TEST(cases, C47_negative_and_fractional_dimensions) {
 }
 
 TEST(cases, C47_true_empty_tensor_loads) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("model.safetensors",
                safetensors_bytes("{" + header_entry("w", "F32", "[1]", 0, 4) + "," +
                                      header_entry("empty", "F32", "[0,5]", 4, 4) + "}",
@@ -174,7 +174,7 @@ TEST(cases, C49_bytes_left_after_the_last) {
 }
 
 TEST(cases, C49_header_in_another_order_than_the_data) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("model.safetensors",
                safetensors_bytes("{" + header_entry("v", "F32", "[4]", 16, 32) + "," +
                                      header_entry("k", "F32", "[4]", 0, 16) + "}",
@@ -188,34 +188,34 @@ TEST(cases, C49_header_in_another_order_than_the_data) {
 // ---------------------------------------------------------------------------------------------
 
 /// A folder whose index maps a to the first shard and b to the second.
-void write_first_shard(const temporary_folder& folder) {
+void write_first_shard(const scratch_folder& folder) {
   folder.write(shard_1, safetensors_bytes({float_tensor("a", {1}, {1})}));
   folder.write(index_name, index_of("\"a\":\"" + shard_1 + "\",\"b\":\"" + shard_2 + "\""));
 }
 
 TEST(cases, C50_shard_is_absent) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_first_shard(folder);
   // On every rank, though a rank may need only the first.
   refused_on_every_rank(folder.path(), {shard_2, "\"b\"", "missing"});
 }
 
 TEST(cases, C50_all_that_is_missing_is_listed) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("s1", safetensors_bytes({float_tensor("a", {1}, {1})}));
   folder.write(index_name, index_of(R"("a":"s1","c":"s1","b":"s2","d":"s2","e":"s3")"));
   refused_on_every_rank(folder.path(), {"\"s2\"", "\"s3\"", "\"b\"", "\"c\"", "\"d\"", "\"e\""});
 }
 
 TEST(cases, C50_shard_lacks_its_tensor) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_first_shard(folder);
   folder.write(shard_2, safetensors_bytes("{}", ""));
   refused_on_every_rank(folder.path(), {shard_2, "\"b\"", "missing"});
 }
 
 TEST(cases, C50_shard_is_cut_short) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_first_shard(folder);
   const std::string whole = safetensors_bytes({float_tensor("b", {2}, {1, 2})});
   folder.write(shard_2, whole.substr(0, whole.size() - 1));
@@ -223,14 +223,14 @@ TEST(cases, C50_shard_is_cut_short) {
 }
 
 TEST(cases, C50_shard_holds_more_than_the_index_lists) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_first_shard(folder);
   folder.write(shard_2, safetensors_bytes({float_tensor("b", {1}, {1}), float_tensor("x", {1}, {1})}));
   refused_on_every_rank(folder.path(), {shard_2, "\"x\"", "not listed"});
 }
 
 TEST(cases, C50_tensors_are_in_each_others_files) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write(shard_1, safetensors_bytes({float_tensor("b", {1}, {1})}));
   folder.write(shard_2, safetensors_bytes({float_tensor("a", {1}, {1})}));
   folder.write(index_name, index_of("\"a\":\"" + shard_1 + "\",\"b\":\"" + shard_2 + "\""));
@@ -238,7 +238,7 @@ TEST(cases, C50_tensors_are_in_each_others_files) {
 }
 
 TEST(cases, C50_index_lists_a_tensor_twice) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write(shard_1, safetensors_bytes({float_tensor("a", {1}, {1}), float_tensor("b", {1}, {1})}));
   folder.write(shard_2, safetensors_bytes({float_tensor("b", {1}, {1})}));
   folder.write(index_name, index_of("\"a\":\"" + shard_1 + "\",\"b\":\"" + shard_1 + "\",\"b\":\"" +
@@ -249,7 +249,7 @@ TEST(cases, C50_index_lists_a_tensor_twice) {
 TEST(cases, C50_index_is_not_what_it_should_be) {
   for (const char* text : {"not JSON", "", "[]", "{}", "{\"weight_map\":{}}", "{\"weight_map\":[]}",
                            "{\"weight_map\":{\"a\":1}}", "{\"weight_map\":{\"a\":\"x\"}"}) {
-    const temporary_folder folder;
+    const scratch_folder folder;
     folder.write(shard_1, safetensors_bytes({float_tensor("a", {1}, {1})}));
     folder.write(index_name, text);
     refused_on_every_rank(folder.path(), {index_name});
@@ -257,9 +257,9 @@ TEST(cases, C50_index_is_not_what_it_should_be) {
 }
 
 TEST(cases, C50_paths_out_of_the_folder_are_refused) {
-  const temporary_folder outside;
+  const scratch_folder outside;
   outside.write(shard_1, safetensors_bytes({float_tensor("a", {1}, {1})}));
-  const temporary_folder folder;
+  const scratch_folder folder;
   // The files are there and right; only where they lie is not.
   const std::string sibling = "../" + outside.path().filename().string() + "/" + shard_1;
   const std::string absolute = (outside.path() / shard_1).string();
@@ -272,7 +272,7 @@ TEST(cases, C50_paths_out_of_the_folder_are_refused) {
 }
 
 TEST(cases, C50_whole_folder_loads) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_first_shard(folder);
   folder.write(shard_2, safetensors_bytes({float_tensor("b", {1}, {1})}));
   loads_on_every_rank(folder.path(), 2);

@@ -49,7 +49,9 @@ TYPED_TEST(values, ranges_and_single_values) {
       rankcast::all_gather(world, me, joined);
       for (int r = 0; r < ranks; ++r) EXPECT_EQ(joined[index(r)], r);
       rankcast::gather(world, me * 2, joined, {.root = 0});
-      if (me == 0) EXPECT_EQ(joined.back(), 2 * root);
+      if (me == 0) {
+        EXPECT_EQ(joined.back(), 2 * root);
+      }
       int own = -1;
       std::vector<int> shares;
       for (int r = 0; r < ranks; ++r) shares.push_back(10 * r);
@@ -99,7 +101,9 @@ TYPED_TEST(values, opaque_structs) {
       EXPECT_EQ(share, mine);
       std::vector<particle> at_root(wanted.size());
       rankcast::gather(world, mine, at_root, {.counts = counts});
-      if (me == 0) EXPECT_EQ(at_root, wanted);
+      if (me == 0) {
+        EXPECT_EQ(at_root, wanted);
+      }
 
       const std::vector<std::int64_t> one_each(index(ranks), 1);
       std::vector<particle> out;

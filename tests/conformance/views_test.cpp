@@ -62,15 +62,11 @@ class field {
   }
   // Every cell that is not of the view.
   [[nodiscard]] bool neighbours_untouched() {
-    std::vector<int> copy = cells_;
-    std::vector<int> mine = read();
+    const std::vector<int> mine = read();
     write(std::vector<int>(mine.size(), untouched));
     const bool clean = std::all_of(cells_.begin(), cells_.end(),
                                    [](int c) { return c == untouched; });
-    cells_.swap(copy);
-    std::copy(cells_.begin(), cells_.end(), copy.begin());
-    view_ = tensor_view(cells_.data() + (view_.data<int>() - copy.data()), dtype::int32,
-                        view_.layout());
+    write(mine);
     return clean;
   }
 

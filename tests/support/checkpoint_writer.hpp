@@ -17,19 +17,19 @@
 #include <utility>
 #include <vector>
 
-namespace rankcast::testing {
+namespace rankcast::test {
 
 /// A new folder, removed with all it holds at the end.
-class temporary_folder {
+class scratch_folder {
  public:
-  temporary_folder() {
+  scratch_folder() {
     std::string name = (std::filesystem::temp_directory_path() / "rankcast-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
     path_ = name;
   }
-  temporary_folder(const temporary_folder&) = delete;
-  temporary_folder& operator=(const temporary_folder&) = delete;
-  ~temporary_folder() {
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  ~scratch_folder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
@@ -104,4 +104,4 @@ inline std::string safetensors_bytes(const std::vector<tensor_to_write>& tensors
   return safetensors_bytes(header, data);
 }
 
-}  // namespace rankcast::testing
+}  // namespace rankcast::test

@@ -27,11 +27,11 @@
 namespace rankcast::transformer {
 namespace {
 
-using rankcast::testing::bytes_of;
-using rankcast::testing::float_tensor;
-using rankcast::testing::header_entry;
-using rankcast::testing::safetensors_bytes;
-using rankcast::testing::temporary_folder;
+using rankcast::test::bytes_of;
+using rankcast::test::float_tensor;
+using rankcast::test::header_entry;
+using rankcast::test::safetensors_bytes;
+using rankcast::test::scratch_folder;
 
 std::vector<stored_tensor> parse(const std::string& bytes) {
   return parse_safetensors({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()},
@@ -64,7 +64,7 @@ void header_refused(const std::string& header, const std::string& data,
 }
 
 TEST(mapped_file, maps_and_reports) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   const mapped_file file(folder.write("a", "hello"));
   EXPECT_EQ(file.text(), "hello");
   EXPECT_EQ(mapped_file(folder.write("empty", "")).bytes().size(), 0u);
@@ -74,7 +74,7 @@ TEST(mapped_file, maps_and_reports) {
 }
 
 TEST(mapped_file, does_not_wait_for_a_fifo) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   const std::filesystem::path path = folder.path() / "fifo";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   expect_error<usage_error>([&] { mapped_file f(path); }, {"not a regular file"});
@@ -87,7 +87,7 @@ TEST(safetensors, reads_all_dtypes) {
       {"I16", dtype::int16},   {"I8", dtype::int8},     {"U64", dtype::uint64},
       {"U32", dtype::uint32},  {"U16", dtype::uint16},  {"U8", dtype::uint8},
       {"BOOL", dtype::boolean}};
-  std::vector<rankcast::testing::tensor_to_write> tensors;
+  std::vector<rankcast::test::tensor_to_write> tensors;
   for (const auto& [text, type] : all) {
     tensors.push_back({"t." + text, text, {3}, std::string(3 * size_of(type), '\1')});
   }
@@ -131,6 +131,9 @@ TEST(safetensors, refuses_broken_frames) {
   header_refused("{\"a\":", "", {"not JSON"});
   header_refused("{}x", "", {"not JSON"});
   header_refused("{\"a\xff\":1}", "", {"not JSON"});
+  std::string zeros = "0";
+  for (int i = 0; i < 100; ++i) zeros += ",0";
+  header_refused("{\"a\":[" + zeros + "]}", "", {"an array of more than 64"});
   header_refused("{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}", "", {"deeper"});
 }
 
@@ -200,7 +203,7 @@ TEST(safetensors, many_tensors_take_linear_time) {
 }
 
 TEST(folder, finds_tensors_and_tells_the_unused) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("model.safetensors",
                safetensors_bytes({float_tensor("b", {1}, {2}), float_tensor("a", {1}, {1}),
                                   float_tensor("c", {1}, {3})}));
@@ -218,7 +221,7 @@ TEST(folder, finds_tensors_and_tells_the_unused) {
 }
 
 TEST(folder, reads_shards) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("one.safetensors", safetensors_bytes({float_tensor("a", {1}, {1})}));
   folder.write("two.safetensors", safetensors_bytes({float_tensor("b", {1}, {2})}));
   folder.write("model.safetensors.index.json",
@@ -231,7 +234,7 @@ TEST(folder, reads_shards) {
 }
 
 TEST(folder, refuses_what_is_no_checkpoint) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   expect_error<usage_error>([&] { checkpoint c(folder.path()); }, {"holds neither"});
   expect_error<usage_error>([&] { checkpoint c(folder.path() / "none"); }, {"not a folder"});
   folder.write("model.safetensors", safetensors_bytes({float_tensor("a", {1}, {1})}));

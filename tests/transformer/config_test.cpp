@@ -15,7 +15,7 @@
 namespace rankcast::transformer {
 namespace {
 
-using rankcast::testing::temporary_folder;
+using rankcast::test::scratch_folder;
 using ids = std::vector<std::int64_t>;
 
 /// The smallest right file of a family.
@@ -35,7 +35,7 @@ json smallest(const std::string& family) {
 }
 
 model_config read(const json& config, const std::string& generation = "") {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("config.json", config.dump());
   if (!generation.empty()) folder.write("generation_config.json", generation);
   return read_config(folder.path());
@@ -325,7 +325,7 @@ TEST(config, end_of_text) {
 }
 
 TEST(config, broken_files) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   EXPECT_THROW(static_cast<void>(read_config(folder.path())), transport_error);
   for (const char* text : {"", "[]", "{", "null", R"({"model_type":"llama","model_type":"llama"})"}) {
     folder.write("config.json", text);

@@ -27,7 +27,7 @@
 namespace rankcast::transformer {
 namespace {
 
-using rankcast::testing::temporary_folder;
+using rankcast::test::scratch_folder;
 using token_ids = std::vector<int>;
 
 json read_reference(const std::string& file) {
@@ -54,7 +54,7 @@ json document_of(const json& form) {
   return document;
 }
 
-json document_of(const std::string& name) {
+json document_named(const std::string& name) {
   for (const json& form : fixture().at("forms")) {
     if (form.at("name") == name) return document_of(form);
   }
@@ -62,7 +62,7 @@ json document_of(const std::string& name) {
 }
 
 tokenizer load(const json& document) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   folder.write("tokenizer.json", document.dump());
   return tokenizer::from_folder(folder.path());
 }
@@ -129,12 +129,13 @@ TEST(tokenizer, real_model) {
   }
   for (const json& c : reference.at("prompts")) {
     EXPECT_EQ(tokens.encode(c.at("text").get<std::string>()), c.at("ids").get<token_ids>());
-    EXPECT_EQ(tokens.decode(c.at("greedy").get<token_ids>()), c.at("greedy_text").get<std::string>());
+    if (!c.contains("greedy_text")) continue;
+    EXPECT_EQ(tokens.decode(c.at("greedy").get<token_ids>()), c["greedy_text"].get<std::string>());
   }
 }
 
 TEST(tokenizer, every_text_comes_back) {
-  const tokenizer tokens = load(document_of("llama3"));
+  const tokenizer tokens = load(document_named("llama3"));
   std::mt19937 generator(7);
   for (int round = 0; round < 300; ++round) {
     std::string bytes;
@@ -148,7 +149,7 @@ TEST(tokenizer, every_text_comes_back) {
 }
 
 TEST(tokenizer, stream_holds_back_what_is_not_whole) {
-  json document = document_of("gpt2");
+  json document = document_named("gpt2");
   document["model"]["merges"] = json::array();  // so that each byte is a token
   const tokenizer tokens = load(document);
   const token_ids smile = tokens.encode("\xf0\x9f\x99\x82");
@@ -174,7 +175,7 @@ TEST(tokenizer, stream_holds_back_what_is_not_whole) {
 }
 
 TEST(tokenizer, ids_that_no_token_has) {
-  const tokenizer tokens = load(document_of("gpt2"));
+  const tokenizer tokens = load(document_named("gpt2"));
   EXPECT_EQ(tokens.vocabulary_size(), 400);
   EXPECT_EQ(tokens.decode(token_ids{400, 1 << 30}), "");
   EXPECT_THROW(static_cast<void>(tokens.decode(token_ids{-1})), usage_error);
@@ -189,7 +190,7 @@ TEST(tokenizer, ids_that_no_token_has) {
 }
 
 TEST(tokenizer, long_inputs_take_no_quadratic_time) {
-  const tokenizer tokens = load(document_of("llama3"));
+  const tokenizer tokens = load(document_named("llama3"));
   const auto seconds = [&](const std::string& text) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(tokens.decode(tokens.encode(text)), text);
@@ -207,7 +208,7 @@ TEST(tokenizer, long_inputs_take_no_quadratic_time) {
 }
 
 TEST(tokenizer, several_threads_share_one) {
-  const tokenizer tokens = load(document_of("digits"));
+  const tokenizer tokens = load(document_named("digits"));
   const std::string text = "the other weather, 2024: <tool> and <|end|>";
   const token_ids wanted = tokens.encode(text);
   std::vector<std::thread> threads;
@@ -228,7 +229,7 @@ TEST(tokenizer, several_threads_share_one) {
 /// The form "qwen2" (or another) with a change is refused, and the message holds the words.
 void refused(const std::function<void(json&)>& change, const std::vector<std::string>& words,
              const char* form = "qwen2") {
-  json document = document_of(form);
+  json document = document_named(form);
   change(document);
   try {
     static_cast<void>(load(document));
@@ -283,7 +284,7 @@ TEST(tokenizer, patterns_that_two_libraries_read_differently_are_refused) {
   for (const char* regex : {"\\w+", "\\bx", "\\h+", "\\v", "[\\S]", "[[:alpha:]]", "[a&&b]", "(?m:.)",
                             "(?x) a", "(*UTF)a", "^a", "a$", "\\1", "\\", "(", "a{2", "[]a]",
                             "\\p{NoSuchScript}"}) {
-    json document = document_of("qwen2");
+    json document = document_named("qwen2");
     document["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = regex;
     if (std::string_view(regex) == "a{2") {  // a literal brace, to both
       EXPECT_NO_THROW(static_cast<void>(load(document)));
@@ -308,7 +309,7 @@ TEST(tokenizer, broken_vocabularies) {
   refused([](json& d) { d["model"]["vocab"]["x y"] = 2000000000; }, {"model.vocab", "2000000000"});
   refused([](json& d) { d["model"]["vocab"]["x y"] = "5"; }, {"model.vocab"});
   refused([](json& d) { d["model"].erase("merges"); }, {"model.merges", "missing"});
-  refused([](json& d) { d["model"]["merges"].push_back({"qq", "zz"}); }, {"model.merges", "qqzz"});
+  refused([](json& d) { d["model"]["merges"].push_back({"qq", "zz"}); }, {"model.merges", "qq", "zz"});
   refused([](json& d) { d["model"]["merges"].push_back("a b c"); }, {"model.merges", "neither"});
   refused([](json& d) { d["model"]["merges"].push_back({"a"}); }, {"model.merges", "neither"});
   for (const char* key : {"lstrip", "rstrip", "single_word"}) {
@@ -327,7 +328,7 @@ TEST(tokenizer, broken_vocabularies) {
 }
 
 TEST(tokenizer, broken_files) {
-  const temporary_folder folder;
+  const scratch_folder folder;
   EXPECT_THROW(static_cast<void>(tokenizer::from_folder(folder.path())), transport_error);
   for (const char* text : {"", "[]", "{", R"({"model":{},"model":{}})"}) {
     folder.write("tokenizer.json", text);
@@ -339,8 +340,8 @@ TEST(unicode, steps) {
   using kind = utf8_step::kind;
   const auto check = [](std::string_view text, kind what, std::size_t bytes) {
     const utf8_step step = next_utf8(text);
-    EXPECT_EQ(step.what, what) << testing::PrintToString(std::string(text));
-    EXPECT_EQ(step.bytes, bytes) << testing::PrintToString(std::string(text));
+    EXPECT_EQ(step.what, what) << ::testing::PrintToString(std::string(text));
+    EXPECT_EQ(step.bytes, bytes) << ::testing::PrintToString(std::string(text));
   };
   check("a", kind::character, 1);
   check(std::string_view("\0", 1), kind::character, 1);

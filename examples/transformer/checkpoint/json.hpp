@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,8 +36,8 @@ namespace detail {
 /// parent at the end of every child, which is quadratic in the number of tensors.
 class strict_json_builder final : public nlohmann::json_sax<json> {
  public:
-  strict_json_builder(std::string file, std::size_t deepest)
-      : file_(std::move(file)), deepest_(deepest) {}
+  strict_json_builder(std::string file, std::size_t longest_array)
+      : file_(std::move(file)), longest_array_(longest_array) {}
 
   [[nodiscard]] json take() { return std::move(document_); }
 
@@ -83,6 +84,10 @@ class strict_json_builder final : public nlohmann::json_sax<json> {
       return &document_;
     }
     if (open_.back()->is_array()) {
+      if (open_.back()->size() >= longest_array_) {
+        throw decode_error(file_ + ": an array of more than " + std::to_string(longest_array_) +
+                           " elements");
+      }
       open_.back()->push_back(std::move(value));
       return &open_.back()->back();
     }
@@ -102,8 +107,9 @@ class strict_json_builder final : public nlohmann::json_sax<json> {
   }
 
   bool open(json&& value) {
-    if (open_.size() >= deepest_) {
-      throw decode_error(file_ + ": JSON nested deeper than " + std::to_string(deepest_));
+    constexpr std::size_t deepest = 64;
+    if (open_.size() >= deepest) {
+      throw decode_error(file_ + ": JSON nested deeper than " + std::to_string(deepest));
     }
     open_.push_back(place(std::move(value)));
     return true;
@@ -115,7 +121,7 @@ class strict_json_builder final : public nlohmann::json_sax<json> {
   }
 
   std::string file_;
-  std::size_t deepest_;
+  std::size_t longest_array_;
   json document_;
   std::vector<json*> open_;  // valid: only the last one's children grow
   json* slot_ = nullptr;     // where the value after the last key goes
@@ -126,10 +132,13 @@ class strict_json_builder final : public nlohmann::json_sax<json> {
 }  // namespace detail
 
 /// Parses JSON text; `file` is for messages. Throws decode_error where it is no JSON, where a key
-/// stands twice in one object, and where it is nested deeper than 64.
+/// stands twice in one object, where it is nested deeper than 64, and where an array has more than
+/// `longest_array` elements.
 /// Cost: linear; memory of the document.
-[[nodiscard]] inline json parse_json(std::string_view text, const std::string& file) {
-  detail::strict_json_builder builder(file, 64);
+[[nodiscard]] inline json parse_json(
+    std::string_view text, const std::string& file,
+    std::size_t longest_array = std::numeric_limits<std::size_t>::max()) {
+  detail::strict_json_builder builder(file, longest_array);
   json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }

@@ -204,7 +204,9 @@ inline void check_metadata(const json& metadata, const std::string& file) {
   if (text.empty() || text.front() != '{') {
     throw decode_error(file + ": its header does not start with '{'");
   }
-  const json header = parse_json(text, file);
+  // Its arrays are shapes and offsets: short. An element takes 2 bytes of text, but 16 of memory.
+  constexpr std::size_t longest_array = 64;
+  const json header = parse_json(text, file, longest_array);
   const std::span<const std::byte> data =
       bytes.subspan(static_cast<std::size_t>(prefix + header_bytes));
 

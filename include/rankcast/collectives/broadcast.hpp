@@ -16,7 +16,7 @@ operation broadcast_operation(const communicator& comm, T&& data, int root, call
   op.code = opcode::broadcast;
   op.root = root;
   op.where = where;
-  (comm.rank() == root ? op.send : op.receive) = write_buffer(std::forward<T>(data));
+  (comm.rank(op.code) == root ? op.send : op.receive) = write_buffer(std::forward<T>(data));
   return op;
 }
 

@@ -192,7 +192,7 @@ operation message_broadcast(const communicator& comm, Message& message, int root
   op.code = opcode::broadcast;
   op.root = root;
   op.where = where;
-  if (comm.rank() == root) op.source = &message;
+  if (comm.rank(op.code) == root) op.source = &message;
   else op.sink = &message;
   return op;
 }

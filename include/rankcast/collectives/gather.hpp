@@ -40,7 +40,7 @@ void gather(const communicator& comm, const Send& send, Receive&& receive,
   auto op = detail::gather_operation(send, std::forward<Receive>(receive), opcode::gather,
                                      options.root, where);
   const auto counts = detail::scaled(options.counts, detail::count_scale<Send>());
-  if (comm.rank() == options.root) op.counts = counts;
+  if (comm.rank(op.code) == options.root) op.counts = counts;
   else op.receive = {};
   comm.run(op, detail::common(options));
 }
@@ -54,7 +54,7 @@ template <readable_data Send, class Receive>
   auto op = detail::gather_operation(send, std::forward<Receive>(receive), opcode::gather,
                                      options.root, where);
   const auto counts = detail::scaled(options.counts, detail::count_scale<Send>());
-  if (comm.rank() == options.root) op.counts = counts;
+  if (comm.rank(op.code) == options.root) op.counts = counts;
   else op.receive = {};
   return comm.start(op, detail::common(options));
 }

@@ -91,7 +91,7 @@ void reduce(const communicator& comm, const Send& send, Receive&& receive, const
             rooted_options options = {}, call_site where = call_site::here()) {
   auto op = detail::reduce_operation(comm, send, std::forward<Receive>(receive), callable,
                                      opcode::reduce, options.root, where);
-  if (comm.rank() != options.root) op.receive = {};
+  if (comm.rank(op.code) != options.root) op.receive = {};
   comm.run(op, detail::common(options));
 }
 
@@ -104,7 +104,7 @@ template <class Send, class Receive, class F = sum_t>
   auto kept = std::make_shared<const F>(callable);
   auto op = detail::reduce_operation(comm, send, std::forward<Receive>(receive), *kept,
                                      opcode::reduce, options.root, where);
-  if (comm.rank() != options.root) op.receive = {};
+  if (comm.rank(op.code) != options.root) op.receive = {};
   return comm.start(op, detail::common(options), kept);
 }
 

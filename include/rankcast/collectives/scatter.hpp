@@ -38,7 +38,7 @@ void scatter(const communicator& comm, const Send& send, Receive&& receive,
              rooted_share_options options = {}, call_site where = call_site::here()) {
   auto op = detail::scatter_operation(send, std::forward<Receive>(receive), options.root, where);
   const auto counts = detail::scaled(options.counts, detail::count_scale<Receive>());
-  if (comm.rank() == options.root) op.counts = counts;
+  if (comm.rank(op.code) == options.root) op.counts = counts;
   else op.send = {};
   comm.run(op, detail::common(options));
 }
@@ -51,7 +51,7 @@ template <readable_data Send, class Receive>
                                  call_site where = call_site::here()) {
   auto op = detail::scatter_operation(send, std::forward<Receive>(receive), options.root, where);
   const auto counts = detail::scaled(options.counts, detail::count_scale<Receive>());
-  if (comm.rank() == options.root) op.counts = counts;
+  if (comm.rank(op.code) == options.root) op.counts = counts;
   else op.send = {};
   return comm.start(op, detail::common(options));
 }

@@ -53,6 +53,8 @@ class communicator {
 
   /// This rank's number in the group. Throws usage_error on a non-member.
   [[nodiscard]] int rank() const { return link("rank").rank(); }
+  /// The same, asked for by a collective: the error of a non-member names the call.
+  [[nodiscard]] int rank(opcode call) const { return link(rankcast::name(call)).rank(); }
   /// Ranks in the group; known to non-members too.
   [[nodiscard]] int size() const { return static_cast<int>(get("size").members.size()); }
   [[nodiscard]] bool is_member() const { return get("is_member").link != nullptr; }

@@ -69,9 +69,9 @@ struct layout {
   }
 
   [[nodiscard]] bool is_contiguous() const noexcept {
+    if (elements() == 0) return true;
     std::int64_t expected = 1;
     for (int d = dimensions; d-- > 0;) {
-      if (extent(d) == 0) return true;
       if (extent(d) != 1 && stride(d) != expected) return false;
       expected *= extent(d);
     }

@@ -199,6 +199,7 @@ class tensor {
     }
     const std::size_t needed = n * size_of(type);
     if (needed > capacity_) {
+      view_ = {};  // of no memory, should there be none
       storage_.reset();
       capacity_ = 0;
       storage_.reset(static_cast<std::byte*>(::operator new(needed, alignment)));
@@ -219,6 +220,7 @@ class tensor {
   [[nodiscard]] tensor_view view() noexcept { return view_; }
   [[nodiscard]] const_tensor_view view() const noexcept { return view_; }
   operator tensor_view() noexcept { return view_; }              // NOLINT: a tensor is a view
+  operator const_tensor_view() noexcept { return view_; }        // NOLINT: no detour by the former
   operator const_tensor_view() const noexcept { return view_; }  // NOLINT
 
   [[nodiscard]] rankcast::dtype dtype() const noexcept { return view_.dtype(); }

@@ -22,8 +22,8 @@ static_assert(sizeof(candidate) == 8);
   return static_cast<std::uint32_t>(a.id) < static_cast<std::uint32_t>(b.id);
 }
 
-/// Finds the `k` first candidates of a row, in order, into `best`; `finite`: +infinity is a fault, as
-/// a NaN always is, and noted in the call. Allocates up to 2k entries, kept from row to row.
+/// Finds the `k` first candidates of a row, in order, into `best`; `finite`: +infinity is a fault,
+/// as a NaN always is, and noted in the call. Allocates up to 2k entries, kept from row to row.
 inline void select_candidates(logit_call& call, std::int64_t row, std::int64_t k, bool finite,
                               std::vector<candidate>& best) {
   best.clear();

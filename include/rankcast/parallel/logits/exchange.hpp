@@ -133,9 +133,8 @@ class logit_call {
   bool usable(const row_summary& s, std::int64_t row, bool finite) noexcept {
     const std::int64_t first = vocabulary_.mine().first;
     if (s.nan_column >= 0) report(row_fault::nan, row, first + s.nan_column);
-    else if (finite && s.largest == plus_infinity) report(row_fault::infinite, row, first + s.column);
-    else return true;
-    return false;
+    if (finite && s.largest == plus_infinity) report(row_fault::infinite, row, first + s.column);
+    return s.nan_column < 0 && !(finite && s.largest == plus_infinity);
   }
 
   /// A row without any token above -infinity on any rank: all ranks know, and all throw.
@@ -165,7 +164,9 @@ class logit_call {
 
   [[nodiscard]] std::string text() const {
     std::string s = std::string(name_) + " on " + comm().text();
-    if (where_.line != 0) s += std::string(" at ") + where_.file + ":" + std::to_string(where_.line);
+    if (where_.line != 0) {
+      s += std::string(" at ") + where_.file + ":" + std::to_string(where_.line);
+    }
     return s + ": ";
   }
 
@@ -189,7 +190,8 @@ class logit_call {
     }
     const head& h = heads[worst];
     const std::string row = "row " + std::to_string(h.row);
-    const std::string place = "for id " + std::to_string(h.id) + " (rank " + std::to_string(worst) + ")";
+    const std::string place =
+        "for id " + std::to_string(h.id) + " (rank " + std::to_string(worst) + ")";
     switch (h.fault) {
       case row_fault::none: return;
       case row_fault::nan: throw usage_error(text() + row + " has a NaN " + place);

@@ -1,5 +1,5 @@
-/// Whole logits from their shards, at one rank or at all: each shard goes straight to its columns of
-/// the output, without padding.
+/// Whole logits from their shards, at one rank or at all: each shard goes straight to its columns
+/// of the output, without padding.
 #pragma once
 
 #include <algorithm>

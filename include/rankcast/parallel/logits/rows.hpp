@@ -1,5 +1,6 @@
 /// Rows of one rank's logits as float32, and what is computed over them: the largest, the sum of
-/// exponentials. Rows are read in chunks that stay in the L1 cache, whatever their type and strides.
+/// exponentials. Rows are read in chunks that stay in the L1 cache, whatever their type and
+/// strides.
 #pragma once
 
 #include <algorithm>

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -18,6 +16,7 @@
 #include "rankcast/parallel/logits/candidates.hpp"
 #include "rankcast/parallel/logits/exchange.hpp"
 #include "rankcast/parallel/logits/pick.hpp"
+#include "rankcast/parallel/logits/weights.hpp"
 
 namespace rankcast::inline v0 {
 
@@ -49,40 +48,6 @@ struct sample_options {
 
 namespace detail {
 
-/// Weights of tokens as whole numbers: floor(exp((logit - largest) / temperature) * 2^bits), with as
-/// many bits as keep the sum over the vocabulary below 2^62.
-class token_weights {
- public:
-  token_weights(float temperature, std::int64_t vocabulary) noexcept
-      : temperature_(temperature),
-        scale_(std::ldexp(
-            1.0f, 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary))))) {
-  }
-
-  /// Not inlined, and without a loop remainder: whoever asks for a token's weight gets the same.
-  [[gnu::noinline]] void of(const logit_chunk& logits, std::size_t filled, float largest,
-                            std::uint64_t* weights) const noexcept {
-    for (std::size_t i = 0; i < filled; i += lanes) {
-      std::array<float, lanes> e;
-      for (std::size_t l = 0; l < lanes; ++l) {
-        e[l] = exp_nonpositive((logits[i + l] - largest) / temperature_) * scale_;
-      }
-      for (std::size_t l = 0; l < lanes; ++l) weights[i + l] = static_cast<std::uint64_t>(e[l]);
-    }
-  }
-
- private:
-  float temperature_;
-  float scale_;
-};
-
-using weight_chunk = std::array<std::uint64_t, static_cast<std::size_t>(chunk_logits)>;
-
-/// floor(share * total), at least 0 and below `total`.
-[[nodiscard]] inline std::uint64_t point_in(double share, std::uint64_t total) noexcept {
-  return std::min(static_cast<std::uint64_t>(share * static_cast<double>(total)), total - 1);
-}
-
 /// The sampler of one call.
 class sampler {
  public:
@@ -94,8 +59,8 @@ class sampler {
   std::vector<std::int64_t> run() {
     ids_.assign(static_cast<std::size_t>(call_.rows()), -1);
     const bool some = options_.top_k > 0 && options_.top_k < call_.vocabulary().size();
-    const std::int64_t block =
-        some ? candidate_exchange::rows_at_once(options_.top_k) : rows_per_exchange(sizeof(candidate));
+    const std::int64_t block = some ? candidate_exchange::rows_at_once(options_.top_k)
+                                    : rows_per_exchange(sizeof(candidate));
     std::vector<std::int64_t> rows;
     std::int64_t first = 0;
     do {
@@ -348,8 +313,8 @@ inline void check_sample_options(logit_call& call, const sample_options& o) {
 ///          with top_p alone 12 bytes in two, then 256 bytes, and four times that again while the
 ///          kept tokens hold too little (all of the vocabulary in the worst case). Blocks of rows
 ///          of 8 KiB or one row, and 40 bytes a block. Allocates (ranks + 1) blocks.
-/// Promises the same draw at every number of ranks and every cut of the vocabulary, bit for bit, for
-///          one binary on one kind of processor. Tokens less likely than the best by 2^-(62 - b),
+/// Promises the same draw at every number of ranks and every cut of the vocabulary, bit for bit,
+///          for one binary on one kind of processor. Tokens less likely than the best by 2^-(62 - b),
 ///          b the bits of the vocabulary's size (2^-44 for 150,000 ids), are never drawn.
 [[nodiscard]] inline std::vector<std::int64_t> sample(const sharded_vocabulary& vocabulary,
                                                       const const_tensor_view& logits,

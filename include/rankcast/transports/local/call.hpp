@@ -215,10 +215,10 @@ class call final : public flight {
   void offer_message(publication& mine) {
     try {
       op_.source->encode(mine.header);
-    } catch (const std::exception& e) {
+    } catch (...) {
       failure = std::current_exception();
       mine.refusal = call_text(group_, op_, sequence_) + ": rank " + std::to_string(rank_) +
-                     " could not encode: " + e.what();
+                     " could not encode: " + failure_text();
       refusal_ = mine.refusal;
       return;
     }
@@ -318,7 +318,7 @@ class call final : public flight {
       slices_follow = move_own_part();
     } catch (const group_revoked&) {
       throw;
-    } catch (const std::exception&) {
+    } catch (...) {
       failure = std::current_exception();
       tell_failure();
     }

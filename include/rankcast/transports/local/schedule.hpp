@@ -99,7 +99,9 @@ inline bool call::move_own_part() {
       try {
         m.fold(sequence_, op_.reduction, out, out_layout, mine.first, mine.first, mine.count,
                element_bytes);
-      } catch (const std::exception&) {  // the others wait for the slice: they are to be told
+      } catch (const group_revoked&) {
+        throw;
+      } catch (...) {  // the others wait for the slice: they are to be told
         failure = std::current_exception();
       }
       return true;
