@@ -27,6 +27,8 @@ function(rankcast_add_test)
   target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${arg_NAME} PRIVATE
     rankcast::rankcast rankcast_warnings GTest::gtest_main ${arg_LIBRARIES})
+  target_compile_definitions(${arg_NAME} PRIVATE
+    "RANKCAST_REFERENCE_FOLDER=\"${PROJECT_SOURCE_DIR}/tests/reference\"")
   rankcast_label_target(${arg_NAME} ${arg_LABELS})
 
   set(properties TIMEOUT ${arg_TIMEOUT})

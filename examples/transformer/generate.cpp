@@ -1,7 +1,6 @@
 /// Generates text with a Hugging Face model sharded over thread ranks.
 ///
 ///   generate --model FOLDER --ranks 3 --prompt "Once upon a time" --compare
-#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -10,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 #include "transformer/checkpoint/random_model.hpp"
+#include "transformer/checkpoint/scratch_folder.hpp"
 #include "transformer/generate/comparison.hpp"
 #include "transformer/generate/report.hpp"
 #include "transformer/generate/run.hpp"
@@ -24,26 +22,6 @@ namespace {
 
 using namespace rankcast;
 using namespace rankcast::transformer;
-
-// A folder for the random model, removed at the end.
-class scratch_folder {
- public:
-  scratch_folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rankcast-model-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw transport_error("cannot make " + pattern, errno);
-    path_ = pattern;
-  }
-  ~scratch_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  scratch_folder(const scratch_folder&) = delete;
-  scratch_folder& operator=(const scratch_folder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Text as it comes; with several prompts, each when the job is done, for they come interleaved.
 class text_printer {

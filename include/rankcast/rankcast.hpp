@@ -12,4 +12,6 @@
 #include "rankcast/core/communicator.hpp"             // IWYU pragma: export
 #include "rankcast/core/partition.hpp"                // IWYU pragma: export
 #include "rankcast/core/tensor.hpp"                   // IWYU pragma: export
+#include "rankcast/parallel/logits.hpp"               // IWYU pragma: export
+#include "rankcast/parallel/mesh.hpp"                 // IWYU pragma: export
 #include "rankcast/transports/local/threads.hpp"      // IWYU pragma: export

@@ -3,6 +3,7 @@
 /// library of its own that hides its symbols.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <thread>
@@ -64,11 +65,14 @@ TEST(OneCopy, C59_ranks_of_different_units_meet_in_one_call) {
 }
 
 TEST(OneCopy, C59_waiting_in_one_unit_progresses_what_the_other_started) {
-  rankcast::run(2, [](rankcast::communicator& world) {
+  std::atomic<bool> rank_0_has_started{false};
+  rankcast::run(2, [&](rankcast::communicator& world) {
     world.set_default_timeout(20s);
     const rankcast::communicator other = world.duplicate();
+    while (world.rank() == 1 && !rank_0_has_started) std::this_thread::yield();
     std::vector<double> values(100'000, 1.0);  // too large to be done without a second step
     rankcast::work started = first::start_sum(world, values);
+    rank_0_has_started = true;
     if (world.rank() == 1) started.wait();  // needs rank 0 to go on, who waits elsewhere
     second::barrier(other);
     started.wait();

@@ -76,15 +76,17 @@ std::string index_of(const std::string& weight_map) {
 // ---------------------------------------------------------------------------------------------
 
 TEST(cases, C46_duplicate_name_in_one_header) {
-  header_refused(header_entry("w", "F32", "[1]", 0, 4) + "," + header_entry("w", "F32", "[1]", 4, 8),
-                 "12345678", {"duplicate name", "\"w\"", "model.safetensors"});
+  header_refused(
+      header_entry("w", "F32", "[1]", 0, 4) + "," + header_entry("w", "F32", "[1]", 4, 8),
+      "12345678", {"duplicate name", "\"w\"", "model.safetensors"});
   // Word for word the same entry twice is no better.
-  header_refused(header_entry("w", "F32", "[1]", 0, 4) + "," + header_entry("w", "F32", "[1]", 0, 4),
-                 "1234", {"duplicate name", "\"w\""});
+  header_refused(
+      header_entry("w", "F32", "[1]", 0, 4) + "," + header_entry("w", "F32", "[1]", 0, 4), "1234",
+      {"duplicate name", "\"w\""});
   // The same name, once written with an escape.
-  header_refused(header_entry("w", "F32", "[1]", 0, 4) + "," +
-                     header_entry("\\u0077", "F32", "[1]", 4, 8),
-                 "12345678", {"duplicate name", "\"w\""});
+  header_refused(
+      header_entry("w", "F32", "[1]", 0, 4) + "," + header_entry("\\u0077", "F32", "[1]", 4, 8),
+      "12345678", {"duplicate name", "\"w\""});
 }
 
 TEST(cases, C46_duplicate_key_inside_an_entry) {
@@ -103,7 +105,8 @@ TEST(cases, C46_two_metadata_entries) {
 TEST(cases, C46_same_name_in_two_shards) {
   const scratch_folder folder;
   folder.write(shard_1, safetensors_bytes({float_tensor("w", {1}, {1})}));
-  folder.write(shard_2, safetensors_bytes({float_tensor("w", {1}, {2}), float_tensor("v", {1}, {3})}));
+  folder.write(shard_2,
+               safetensors_bytes({float_tensor("w", {1}, {2}), float_tensor("v", {1}, {3})}));
   folder.write(index_name, index_of("\"w\":\"" + shard_1 + "\",\"v\":\"" + shard_2 + "\""));
   refused_on_every_rank(folder.path(), {"duplicate tensor", "\"w\"", shard_1, shard_2});
 }
@@ -151,25 +154,29 @@ TEST(cases, C47_true_empty_tensor_loads) {
 // ---------------------------------------------------------------------------------------------
 
 TEST(cases, C49_two_tensors_in_one_range) {
-  header_refused(header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 0, 16),
-                 std::string(16, 'x'), {"\"k\"", "\"v\"", "overlap", "0..16"});
+  header_refused(
+      header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 0, 16),
+      std::string(16, 'x'), {"\"k\"", "\"v\"", "overlap", "0..16"});
 }
 
 TEST(cases, C49_ranges_that_overlap) {
-  header_refused(header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 8, 24),
-                 std::string(24, 'x'), {"\"k\"", "\"v\"", "overlap", "8..24"});
+  header_refused(
+      header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 8, 24),
+      std::string(24, 'x'), {"\"k\"", "\"v\"", "overlap", "8..24"});
 }
 
 TEST(cases, C49_hole_between_two) {
-  header_refused(header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 20, 36),
-                 std::string(36, 'x'), {"16..20", "\"k\"", "\"v\"", "no tensor"});
+  header_refused(
+      header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 20, 36),
+      std::string(36, 'x'), {"16..20", "\"k\"", "\"v\"", "no tensor"});
   header_refused(header_entry("k", "F32", "[4]", 4, 20), std::string(20, 'x'),
                  {"0..4", "start", "no tensor"});
 }
 
 TEST(cases, C49_bytes_left_after_the_last) {
-  header_refused(header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 16, 32),
-                 std::string(40, 'x'), {"32..40", "\"v\"", "no tensor"});
+  header_refused(
+      header_entry("k", "F32", "[4]", 0, 16) + "," + header_entry("v", "F32", "[4]", 16, 32),
+      std::string(40, 'x'), {"32..40", "\"v\"", "no tensor"});
   header_refused("", std::string(8, 'x'), {"0..8", "no tensor"});
 }
 
@@ -225,7 +232,8 @@ TEST(cases, C50_shard_is_cut_short) {
 TEST(cases, C50_shard_holds_more_than_the_index_lists) {
   const scratch_folder folder;
   write_first_shard(folder);
-  folder.write(shard_2, safetensors_bytes({float_tensor("b", {1}, {1}), float_tensor("x", {1}, {1})}));
+  folder.write(shard_2,
+               safetensors_bytes({float_tensor("b", {1}, {1}), float_tensor("x", {1}, {1})}));
   refused_on_every_rank(folder.path(), {shard_2, "\"x\"", "not listed"});
 }
 
@@ -239,7 +247,8 @@ TEST(cases, C50_tensors_are_in_each_others_files) {
 
 TEST(cases, C50_index_lists_a_tensor_twice) {
   const scratch_folder folder;
-  folder.write(shard_1, safetensors_bytes({float_tensor("a", {1}, {1}), float_tensor("b", {1}, {1})}));
+  folder.write(shard_1,
+               safetensors_bytes({float_tensor("a", {1}, {1}), float_tensor("b", {1}, {1})}));
   folder.write(shard_2, safetensors_bytes({float_tensor("b", {1}, {1})}));
   folder.write(index_name, index_of("\"a\":\"" + shard_1 + "\",\"b\":\"" + shard_1 + "\",\"b\":\"" +
                                     shard_2 + "\""));
@@ -263,9 +272,9 @@ TEST(cases, C50_paths_out_of_the_folder_are_refused) {
   // The files are there and right; only where they lie is not.
   const std::string sibling = "../" + outside.path().filename().string() + "/" + shard_1;
   const std::string absolute = (outside.path() / shard_1).string();
-  for (const std::string& name : {sibling, absolute, std::string("sub/") + shard_1,
-                                  std::string("./") + shard_1, std::string("..\\\\x"),
-                                  std::string(".."), std::string("."), std::string()}) {
+  for (const std::string& name :
+       {sibling, absolute, std::string("sub/") + shard_1, std::string("./") + shard_1,
+        std::string("..\\\\x"), std::string(".."), std::string("."), std::string()}) {
     folder.write(index_name, index_of("\"a\":\"" + name + "\""));
     refused_on_every_rank(folder.path(), {index_name, "\"a\"", "not the name of a file"});
   }

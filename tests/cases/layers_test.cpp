@@ -23,13 +23,13 @@
 namespace rankcast::transformer {
 namespace {
 
-using test::temporary_folder;
+using test::scratch_folder;
 
 struct written_folder {
   explicit written_folder(const std::vector<named_values>& tensors) {
     write_safetensors(folder.path() / "model.safetensors", tensors);
   }
-  temporary_folder folder;
+  scratch_folder folder;
 };
 
 std::string message_of(const std::function<void()>& f) {
@@ -85,7 +85,7 @@ TEST(cases, C29_more_ranks_than_kv_heads) {
 
 TEST(cases, C29_the_model_gives_the_same_at_every_size_or_refuses) {
   const nlohmann::json reference = test::read_reference("tiny/llama.json");  // 8 and 2 heads of 4
-  const temporary_folder folder;
+  const scratch_folder folder;
   test::write_reference_model(reference, folder.path());
   const model_config config = read_config(folder.path());
   ASSERT_EQ(config.heads, 8);
@@ -213,7 +213,7 @@ class tied_head : public testing::Test {
     return texts;
   }
 
-  temporary_folder folder_;
+  scratch_folder folder_;
   nlohmann::json config_json_;
 };
 

@@ -40,15 +40,25 @@ void give_back(void* p) noexcept {
 
 }  // namespace
 
-void* operator new(std::size_t n) { return counted(std::malloc(n)); }
+void* operator new(std::size_t n) {
+  return counted(std::malloc(n));
+}
 void* operator new(std::size_t n, std::align_val_t a) {
   const auto align = static_cast<std::size_t>(a);
   return counted(std::aligned_alloc(align, (n + align - 1) / align * align));
 }
-void operator delete(void* p) noexcept { give_back(p); }
-void operator delete(void* p, std::size_t) noexcept { give_back(p); }
-void operator delete(void* p, std::align_val_t) noexcept { give_back(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { give_back(p); }
+void operator delete(void* p) noexcept {
+  give_back(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  give_back(p);
+}
+void operator delete(void* p, std::align_val_t) noexcept {
+  give_back(p);
+}
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  give_back(p);
+}
 
 namespace {
 
@@ -157,8 +167,8 @@ TEST(cases, C32_padding_never_reaches_pick_normaliser_or_caller) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const float padding : padding_values) {
       on_groups_of(ranks, [&](communicator& group) {
-        const sharded_vocabulary vocabulary(
-            group, vocabulary_shard::padded_to(8, 5, ranks, group.rank()));
+        const sharded_vocabulary vocabulary(group,
+                                            vocabulary_shard::padded_to(8, 5, ranks, group.rank()));
         const vocabulary_shard& mine = vocabulary.mine();
         tensor logits(dtype::float32, {5, mine.width()});
         fill(logits, [&](std::int64_t, std::int64_t column) {
@@ -269,7 +279,8 @@ TEST(cases, C37_memory_and_bytes_sent_do_not_grow_with_the_vocabulary) {
       EXPECT_LE(extra, 400 * 1024);
       if (group.rank() == 0) {
         sent = mine;
-        ::testing::Test::RecordProperty("extra_bytes_" + std::to_string(ids), std::to_string(extra));
+        ::testing::Test::RecordProperty("extra_bytes_" + std::to_string(ids),
+                                        std::to_string(extra));
       }
     });
     bytes_sent.push_back(sent);
@@ -300,7 +311,8 @@ TEST(cases, C37_whole_logits_are_a_request_of_their_own_and_need_no_second_copy)
     });
     EXPECT_LE(extra, 64 * 1024);
     const std::uint64_t sent = group.counters().bytes_sent - sent_before;
-    const std::uint64_t share = group.rank() == 2 ? 0u : 512u * 8000u * 2u;  // its own columns, once
+    const std::uint64_t share =
+        group.rank() == 2 ? 0u : 512u * 8000u * 2u;  // its own columns, once
     EXPECT_GE(sent, share);
     EXPECT_LE(sent, share + 256);
 

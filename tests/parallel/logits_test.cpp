@@ -84,7 +84,8 @@ TEST(vocabulary, every_id_has_one_owner) {
   rankcast::run(4, [](communicator& world) {
     const sharded_vocabulary v(world, 10);
     const std::vector<int> owners{0, 0, 0, 1, 1, 1, 2, 2, 3, 3};
-    for (std::int64_t i = 0; i < 10; ++i) EXPECT_EQ(v.owner(i), owners[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < 10; ++i)
+      EXPECT_EQ(v.owner(i), owners[static_cast<std::size_t>(i)]);
     EXPECT_THROW((void)v.owner(10), rankcast::usage_error);
     EXPECT_THROW((void)v.owner(-1), rankcast::usage_error);
   });
@@ -163,12 +164,13 @@ TEST(scores, of_ignored_rows_are_neutral_and_the_rows_are_not_looked_at) {
     const sharded_vocabulary vocabulary(world, 10);
     const shard_of mine(full, vocabulary.mine());
     const std::vector<std::int64_t> targets{4, -100, 9};
-    const auto s = rankcast::token_log_probabilities(vocabulary, mine.view, targets,
-                                                     {.ignored_target = -100});
+    const auto s =
+        rankcast::token_log_probabilities(vocabulary, mine.view, targets, {.ignored_target = -100});
     EXPECT_EQ(s.log_probability[1], 0.0f);
     EXPECT_EQ(s.best_id[1], -1);
     EXPECT_EQ(s.is_greedy[1], 1);
-    EXPECT_NEAR(static_cast<double>(s.log_probability[2]), full.at(2, 9) - full.normalizer(2), 1e-5);
+    EXPECT_NEAR(static_cast<double>(s.log_probability[2]), full.at(2, 9) - full.normalizer(2),
+                1e-5);
   });
 }
 
@@ -226,52 +228,60 @@ TEST(scores, that_cannot_be_are_refused_everywhere) {
     for (float& x : t.values<float>()) x = 1;
     return t;
   };
-  expect_refused<rankcast::usage_error>(3, 10, {"target 10", "row 1", "vocabulary of 10"},
-                                        [&](const sharded_vocabulary& v) {
-    (void)rankcast::token_log_probabilities(v, shard(v, 2).view(), std::vector<std::int64_t>{0, 10});
-  });
-  expect_refused<rankcast::usage_error>(3, 10, {"target -1", "row 0", "vocabulary of 10"},
-                                        [&](const sharded_vocabulary& v) {
-    (void)rankcast::token_log_probabilities(v, shard(v, 2).view(), std::vector<std::int64_t>{-1, 4});
-  });
-  expect_refused<rankcast::usage_error>(3, 10, {"row 601", "NaN", "id 9", "rank 2"},
-                                        [&](const sharded_vocabulary& v) {
-    tensor t = shard(v, 700);
-    if (v.comm().rank() == 2) {
-      t.at<float>(601, v.mine().count - 1) = std::numeric_limits<float>::quiet_NaN();
-      t.at<float>(602, 0) = std::numeric_limits<float>::quiet_NaN();
-    }
-    (void)rankcast::token_log_probabilities(v, t.view(), std::vector<std::int64_t>(700, 3));
-  });
-  expect_refused<rankcast::usage_error>(2, 10, {"row 0", "+infinity", "id 5"},
-                                        [&](const sharded_vocabulary& v) {
-    tensor t = shard(v, 1);
-    if (v.comm().rank() == 1) t.at<float>(0, 0) = std::numeric_limits<float>::infinity();
-    (void)rankcast::token_log_probabilities(v, t.view(), std::vector<std::int64_t>{0});
-  });
-  expect_refused<rankcast::usage_error>(2, 10, {"row 1", "-infinity"},
-                                        [&](const sharded_vocabulary& v) {
-    tensor t = shard(v, 2);
-    for (std::int64_t c = 0; c < 5; ++c) t.at<float>(1, c) = -std::numeric_limits<float>::infinity();
-    (void)rankcast::token_log_probabilities(v, t.view(), std::vector<std::int64_t>{0, 1});
-  });
-  expect_refused<rankcast::mismatch_error>(3, 10, {"rank 1", "targets"},
-                                           [&](const sharded_vocabulary& v) {
-    const std::int64_t target = v.comm().rank() == 1 ? 99 : 3;
-    (void)rankcast::token_log_probabilities(v, shard(v, 1).view(), std::vector<std::int64_t>{target});
-  });
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"target 10", "row 1", "vocabulary of 10"}, [&](const sharded_vocabulary& v) {
+        (void)rankcast::token_log_probabilities(v, shard(v, 2).view(),
+                                                std::vector<std::int64_t>{0, 10});
+      });
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"target -1", "row 0", "vocabulary of 10"}, [&](const sharded_vocabulary& v) {
+        (void)rankcast::token_log_probabilities(v, shard(v, 2).view(),
+                                                std::vector<std::int64_t>{-1, 4});
+      });
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"row 601", "NaN", "id 9", "rank 2"}, [&](const sharded_vocabulary& v) {
+        tensor t = shard(v, 700);
+        if (v.comm().rank() == 2) {
+          t.at<float>(601, v.mine().count - 1) = std::numeric_limits<float>::quiet_NaN();
+          t.at<float>(602, 0) = std::numeric_limits<float>::quiet_NaN();
+        }
+        (void)rankcast::token_log_probabilities(v, t.view(), std::vector<std::int64_t>(700, 3));
+      });
+  expect_refused<rankcast::usage_error>(
+      2, 10, {"row 0", "+infinity", "id 5"}, [&](const sharded_vocabulary& v) {
+        tensor t = shard(v, 1);
+        if (v.comm().rank() == 1) t.at<float>(0, 0) = std::numeric_limits<float>::infinity();
+        (void)rankcast::token_log_probabilities(v, t.view(), std::vector<std::int64_t>{0});
+      });
+  expect_refused<rankcast::usage_error>(
+      2, 10, {"row 1", "-infinity"}, [&](const sharded_vocabulary& v) {
+        tensor t = shard(v, 2);
+        for (std::int64_t c = 0; c < 5; ++c)
+          t.at<float>(1, c) = -std::numeric_limits<float>::infinity();
+        (void)rankcast::token_log_probabilities(v, t.view(), std::vector<std::int64_t>{0, 1});
+      });
+  expect_refused<rankcast::mismatch_error>(
+      3, 10, {"rank 1", "targets"}, [&](const sharded_vocabulary& v) {
+        const std::int64_t target = v.comm().rank() == 1 ? 99 : 3;
+        (void)rankcast::token_log_probabilities(v, shard(v, 1).view(),
+                                                std::vector<std::int64_t>{target});
+      });
   // What one rank alone can see to be wrong reaches the others as remote_error.
-  expect_refused<rankcast::usage_error>(3, 10, {"3 targets given for 2 rows"},
-                                        [&](const sharded_vocabulary& v) {
-    const std::vector<std::int64_t> targets(v.comm().rank() == 1 ? 3 : 2, 0);
-    (void)rankcast::token_log_probabilities(v, shard(v, 2).view(), targets);
-  }, 1);
-  expect_refused<rankcast::usage_error>(3, 10, {"wanted (rows,4)"},
-                                        [&](const sharded_vocabulary& v) {
-    const tensor wide(dtype::float32, {1, v.mine().width() + (v.comm().rank() == 0 ? 1 : 0)});
-    std::memset(const_cast<std::byte*>(wide.view().address()), 0, wide.bytes());
-    (void)rankcast::argmax(v, wide);
-  }, 0);
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"3 targets given for 2 rows"},
+      [&](const sharded_vocabulary& v) {
+        const std::vector<std::int64_t> targets(v.comm().rank() == 1 ? 3 : 2, 0);
+        (void)rankcast::token_log_probabilities(v, shard(v, 2).view(), targets);
+      },
+      1);
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"wanted (rows,4)"},
+      [&](const sharded_vocabulary& v) {
+        const tensor wide(dtype::float32, {1, v.mine().width() + (v.comm().rank() == 0 ? 1 : 0)});
+        std::memset(const_cast<std::byte*>(wide.view().address()), 0, wide.bytes());
+        (void)rankcast::argmax(v, wide);
+      },
+      0);
   expect_refused<rankcast::usage_error>(2, 10, {"float64"}, [&](const sharded_vocabulary& v) {
     const tensor t(dtype::float64, {1, v.mine().width()});
     (void)rankcast::argmax(v, t.view());
@@ -341,30 +351,31 @@ TEST(picks, that_cannot_be_are_refused_everywhere) {
     for (float& x : t.values<float>()) x = value;
     return t;
   };
-  expect_refused<rankcast::usage_error>(3, 9, {"argmax", "row 0", "-infinity"},
-                                        [&](const sharded_vocabulary& v) {
-    (void)rankcast::argmax(v, filled(v, -std::numeric_limits<float>::infinity()).view());
-  });
-  expect_refused<rankcast::usage_error>(3, 9, {"argmax", "row 1", "NaN", "id 4", "rank 1"},
-                                        [&](const sharded_vocabulary& v) {
-    tensor t = filled(v, 1);
-    if (v.comm().rank() == 1) t.at<float>(1, 1) = std::numeric_limits<float>::quiet_NaN();
-    (void)rankcast::argmax(v, t.view());
-  });
-  expect_refused<rankcast::usage_error>(3, 9, {"top_k", "row 1", "NaN", "id 4", "rank 1"},
-                                        [&](const sharded_vocabulary& v) {
-    tensor t = filled(v, 1);
-    if (v.comm().rank() == 1) t.at<float>(1, 1) = std::numeric_limits<float>::quiet_NaN();
-    (void)rankcast::top_k(v, t.view(), 2);
-  });
+  expect_refused<rankcast::usage_error>(
+      3, 9, {"argmax", "row 0", "-infinity"}, [&](const sharded_vocabulary& v) {
+        (void)rankcast::argmax(v, filled(v, -std::numeric_limits<float>::infinity()).view());
+      });
+  expect_refused<rankcast::usage_error>(
+      3, 9, {"argmax", "row 1", "NaN", "id 4", "rank 1"}, [&](const sharded_vocabulary& v) {
+        tensor t = filled(v, 1);
+        if (v.comm().rank() == 1) t.at<float>(1, 1) = std::numeric_limits<float>::quiet_NaN();
+        (void)rankcast::argmax(v, t.view());
+      });
+  expect_refused<rankcast::usage_error>(
+      3, 9, {"top_k", "row 1", "NaN", "id 4", "rank 1"}, [&](const sharded_vocabulary& v) {
+        tensor t = filled(v, 1);
+        if (v.comm().rank() == 1) t.at<float>(1, 1) = std::numeric_limits<float>::quiet_NaN();
+        (void)rankcast::top_k(v, t.view(), 2);
+      });
   expect_refused<rankcast::usage_error>(3, 9, {"k is 0"}, [&](const sharded_vocabulary& v) {
     (void)rankcast::top_k(v, filled(v, 1).view(), 0);
   });
   expect_refused<rankcast::mismatch_error>(3, 9, {"rank 2", "call"},
                                            [&](const sharded_vocabulary& v) {
-    if (v.comm().rank() == 2) (void)rankcast::top_k(v, filled(v, 1).view(), 1);
-    else (void)rankcast::argmax(v, filled(v, 1).view());
-  });
+                                             if (v.comm().rank() == 2)
+                                               (void)rankcast::top_k(v, filled(v, 1).view(), 1);
+                                             else (void)rankcast::argmax(v, filled(v, 1).view());
+                                           });
 }
 
 // An output with columns of its own between the rows, filled with a mark.
@@ -453,24 +464,28 @@ TEST(gathering, that_cannot_be_is_refused_before_data_moves) {
   const auto ones = [](const sharded_vocabulary& v, dtype type) {
     return shard_of(full_logits(2, v.size(), type, 1.0), v.mine(), 0);
   };
-  expect_refused<rankcast::usage_error>(3, 10, {"root 3", "group of 3"},
-                                        [&](const sharded_vocabulary& v) {
-    rankcast::gather_logits(v, ones(v, dtype::float32).view, nothing, {.root = 3});
-  });
-  expect_refused<rankcast::usage_error>(3, 10, {"the output is missing"},
-                                        [&](const sharded_vocabulary& v) {
-    rankcast::gather_logits(v, ones(v, dtype::float32).view, nothing, {.root = 1});
-  }, 1);
-  expect_refused<rankcast::usage_error>(3, 10, {"wanted (2,10)"},
-                                        [&](const sharded_vocabulary& v) {
-    tensor out(dtype::float32, {2, v.comm().rank() == 2 ? 12 : 10});
-    rankcast::all_gather_logits(v, ones(v, dtype::float32).view, out);
-  }, 2);
-  expect_refused<rankcast::usage_error>(2, 10, {"output of float16"},
-                                        [&](const sharded_vocabulary& v) {
-    tensor out(dtype::float16, {2, 10});
-    rankcast::all_gather_logits(v, ones(v, dtype::bfloat16).view, out);
-  });
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"root 3", "group of 3"}, [&](const sharded_vocabulary& v) {
+        rankcast::gather_logits(v, ones(v, dtype::float32).view, nothing, {.root = 3});
+      });
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"the output is missing"},
+      [&](const sharded_vocabulary& v) {
+        rankcast::gather_logits(v, ones(v, dtype::float32).view, nothing, {.root = 1});
+      },
+      1);
+  expect_refused<rankcast::usage_error>(
+      3, 10, {"wanted (2,10)"},
+      [&](const sharded_vocabulary& v) {
+        tensor out(dtype::float32, {2, v.comm().rank() == 2 ? 12 : 10});
+        rankcast::all_gather_logits(v, ones(v, dtype::float32).view, out);
+      },
+      2);
+  expect_refused<rankcast::usage_error>(
+      2, 10, {"output of float16"}, [&](const sharded_vocabulary& v) {
+        tensor out(dtype::float16, {2, 10});
+        rankcast::all_gather_logits(v, ones(v, dtype::bfloat16).view, out);
+      });
   expect_refused<rankcast::mismatch_error>(2, 10, {"root"}, [&](const sharded_vocabulary& v) {
     tensor out(dtype::float32, {2, 10});
     rankcast::gather_logits(v, ones(v, dtype::float32).view, out, {.root = v.comm().rank()});

@@ -17,7 +17,9 @@ using rankcast::communicator;
 using rankcast::mesh;
 using rankcast::mesh_axis;
 
-std::vector<int> members(const communicator& c) { return {c.members().begin(), c.members().end()}; }
+std::vector<int> members(const communicator& c) {
+  return {c.members().begin(), c.members().end()};
+}
 
 TEST(mesh, tensor_neighbours_are_numbered_next_to_each_other) {
   rankcast::run(8, [](communicator& world) {
@@ -123,9 +125,8 @@ TEST(mesh, sizes_that_do_not_multiply_to_the_group_are_refused_everywhere) {
       4, {"data 3 x pipeline 1 x tensor 2", "is not 4 ranks"},
       [](communicator& w) { const mesh m(w, {.data = 3, .tensor = 2}); });
   expect_refused<rankcast::usage_error>(
-      3, {"tensor 2", "cannot be completed to 3 ranks"}, [](communicator& w) {
-        const mesh m(w, {.data = rankcast::remaining_ranks, .tensor = 2});
-      });
+      3, {"tensor 2", "cannot be completed to 3 ranks"},
+      [](communicator& w) { const mesh m(w, {.data = rankcast::remaining_ranks, .tensor = 2}); });
   expect_refused<rankcast::usage_error>(2, {"sizes are positive"}, [](communicator& w) {
     const mesh m(w, {.data = 0, .tensor = 2});
   });
@@ -139,7 +140,8 @@ TEST(mesh, sizes_that_do_not_multiply_to_the_group_are_refused_everywhere) {
 
 TEST(mesh, ranks_that_give_other_sizes_are_told_apart) {
   expect_refused<rankcast::mismatch_error>(
-      4, {"rank 0 gave data 1 x pipeline 1 x tensor 4", "rank 2 gave data 2 x pipeline 1 x tensor 2"},
+      4,
+      {"rank 0 gave data 1 x pipeline 1 x tensor 4", "rank 2 gave data 2 x pipeline 1 x tensor 2"},
       [](communicator& w) {
         const mesh m(w, w.rank() == 2 ? rankcast::mesh_axes{.data = 2, .tensor = 2}
                                       : rankcast::mesh_axes{.tensor = 4});

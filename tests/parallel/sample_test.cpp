@@ -1,5 +1,5 @@
-// Sampling from sharded logits: against an unsharded sampler in float64, and the same draws at every
-// number of ranks.
+// Sampling from sharded logits: against an unsharded sampler in float64, and the same draws at
+// every number of ranks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,8 +41,8 @@ reference_draw draw(const full_logits& full, std::int64_t row, const sample_opti
   const auto order = full.order(row);
   std::map<std::int64_t, double> kept;  // by id
   double all = 0;
-  const std::size_t n = o.top_k > 0 ? std::min(order.size(), static_cast<std::size_t>(o.top_k))
-                                    : order.size();
+  const std::size_t n =
+      o.top_k > 0 ? std::min(order.size(), static_cast<std::size_t>(o.top_k)) : order.size();
   const double temperature = static_cast<double>(o.temperature);
   const auto weight = [&](std::int64_t id) {
     return std::exp((full.at(row, id) - full.at(row, order[0])) / temperature);
@@ -221,17 +221,20 @@ TEST(sampling, that_cannot_be_is_refused_everywhere) {
       if (v.comm().rank() == 1) t.at<float>(1, 0) = std::nanf("");
       return sample(v, t.view(), o);
     });
-    expect_refused<usage_error>("row 0 has +infinity for id 7 (rank 2)", [&](const auto& v, tensor& t) {
-      if (v.comm().rank() == 2) t.at<float>(0, 1) = inf;
-      return sample(v, t.view(), o);
-    });
-    expect_refused<usage_error>("row 1 has no logit above -infinity", [&](const auto& v, tensor& t) {
-      for (std::int64_t c = 0; c < 3; ++c) t.at<float>(1, c) = -inf;
-      return sample(v, t.view(), o);
-    });
+    expect_refused<usage_error>("row 0 has +infinity for id 7 (rank 2)",
+                                [&](const auto& v, tensor& t) {
+                                  if (v.comm().rank() == 2) t.at<float>(0, 1) = inf;
+                                  return sample(v, t.view(), o);
+                                });
+    expect_refused<usage_error>("row 1 has no logit above -infinity",
+                                [&](const auto& v, tensor& t) {
+                                  for (std::int64_t c = 0; c < 3; ++c) t.at<float>(1, c) = -inf;
+                                  return sample(v, t.view(), o);
+                                });
   }
   const auto refused = [](const std::string& text, const sample_options& o) {
-    expect_refused<usage_error>(text, [&](const auto& v, tensor& t) { return sample(v, t.view(), o); });
+    expect_refused<usage_error>(text,
+                                [&](const auto& v, tensor& t) { return sample(v, t.view(), o); });
   };
   const std::vector<double> bad{0.5, 1.0};
   refused("temperature is -1", {.temperature = -1.0f});
@@ -241,9 +244,10 @@ TEST(sampling, that_cannot_be_is_refused_everywhere) {
   refused("top_p is 1.5", {.top_p = 1.5});
   refused("uniform number of row 1", {.uniform = bad});
   refused("1 uniform numbers given for 2 rows", {.uniform = std::span(bad).first(1)});
-  expect_refused<rankcast::mismatch_error>("rank 2 gave other sampling options", [](const auto& v, tensor& t) {
-    return sample(v, t.view(), {.seed = v.comm().rank() == 2 ? 8u : 7u});
-  });
+  expect_refused<rankcast::mismatch_error>(
+      "rank 2 gave other sampling options", [](const auto& v, tensor& t) {
+        return sample(v, t.view(), {.seed = v.comm().rank() == 2 ? 8u : 7u});
+      });
 }
 
 }  // namespace

@@ -34,11 +34,13 @@ struct full_logits {
   std::vector<double> values;
 
   full_logits(std::int64_t r, std::int64_t v, dtype t, double fill = 0)
-      : rows(r), vocabulary(v), type(t),
+      : rows(r),
+        vocabulary(v),
+        type(t),
         values(static_cast<std::size_t>(r * v), rounded(fill, t)) {}
 
-  static full_logits random(std::int64_t r, std::int64_t v, dtype t, unsigned seed,
-                            double mean = 0, double spread = 3) {
+  static full_logits random(std::int64_t r, std::int64_t v, dtype t, unsigned seed, double mean = 0,
+                            double spread = 3) {
     full_logits l(r, v, t);
     std::mt19937 engine(seed);
     std::normal_distribution<double> draw(mean, spread);
@@ -125,7 +127,8 @@ inline constexpr cut cuts[] = {
     // One id for rank 0, nothing for rank 1 (of three or more), the rest near-even.
     [](std::int64_t v, int n, int r) {
       if (n < 3) return vocabulary_shard::near_even(v, n, r);
-      vocabulary_shard s{.first = r == 0 ? 0 : 1, .count = r == 0 ? 1 : 0, .padding = 2, .vocabulary = v};
+      vocabulary_shard s{
+          .first = r == 0 ? 0 : 1, .count = r == 0 ? 1 : 0, .padding = 2, .vocabulary = v};
       if (r < 2) return s;
       const rankcast::slice part = rankcast::partition(v - 1, n - 2, r - 2);
       s.first = 1 + part.first;

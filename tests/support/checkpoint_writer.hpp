@@ -2,51 +2,32 @@
 /// chosen way, because the header is taken as text.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "transformer/checkpoint/scratch_folder.hpp"
+
 namespace rankcast::test {
 
-/// A new folder, removed with all it holds at the end.
-class scratch_folder {
+/// A folder of its own, removed with all it holds at the end.
+class scratch_folder : public transformer::scratch_folder {
  public:
-  scratch_folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "rankcast-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
-    path_ = name;
-  }
-  scratch_folder(const scratch_folder&) = delete;
-  scratch_folder& operator=(const scratch_folder&) = delete;
-  ~scratch_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-
   /// Writes a file and returns its path.
   std::filesystem::path write(const std::string& name, std::string_view bytes) const {
-    const std::filesystem::path file = path_ / name;
+    const std::filesystem::path file = path() / name;
     std::ofstream out(file, std::ios::binary);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     if (!out.flush()) throw std::runtime_error("cannot write " + file.string());
     return file;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// The bytes of a safetensors file with this header and data, whatever they say.
@@ -95,8 +76,8 @@ inline std::string safetensors_bytes(const std::vector<tensor_to_write>& tensors
     for (const std::int64_t extent : t.shape) {
       shape += (shape.size() > 1 ? "," : "") + std::to_string(extent);
     }
-    header += "," + header_entry(t.name, t.dtype, shape + "]", data.size(),
-                                 data.size() + t.bytes.size());
+    header +=
+        "," + header_entry(t.name, t.dtype, shape + "]", data.size(), data.size() + t.bytes.size());
     data += t.bytes;
   }
   header += "}";

@@ -3,14 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
+#include "support/checkpoint_writer.hpp"
 #include "transformer/checkpoint/random_model.hpp"
 
 namespace rankcast::test {
@@ -20,27 +22,6 @@ inline nlohmann::json read_reference(const std::string& file) {
   if (!in) throw std::runtime_error("no reference file " + file);
   return nlohmann::json::parse(in);
 }
-
-/// A temporary folder, removed at the end.
-class temporary_folder {
- public:
-  temporary_folder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "rankcast-test-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
-    path_ = pattern;
-  }
-  ~temporary_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  temporary_folder(const temporary_folder&) = delete;
-  temporary_folder& operator=(const temporary_folder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::vector<transformer::named_values> reference_tensors(const nlohmann::json& reference) {
   std::vector<transformer::named_values> tensors;

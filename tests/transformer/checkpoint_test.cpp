@@ -4,11 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
@@ -102,8 +103,8 @@ TEST(safetensors, reads_all_dtypes) {
 }
 
 TEST(safetensors, reads_values_scalars_and_an_empty_file) {
-  const std::string bytes = safetensors_bytes(
-      {float_tensor("a", {2, 2}, {1, 2, 3, 4}), float_tensor("scalar", {}, {7})});
+  const std::string bytes =
+      safetensors_bytes({float_tensor("a", {2, 2}, {1, 2, 3, 4}), float_tensor("scalar", {}, {7})});
   const auto found = parse(bytes);
   EXPECT_EQ(found[0].view().text(), "float32 (2,2)");
   tensor copy(dtype::float32, {2, 2});
@@ -147,17 +148,18 @@ TEST(safetensors, refuses_broken_entries) {
     header_refused("{" + header_entry("the.name", type, "[1]", 0, 4) + "}", "1234",
                    {"the.name", std::string("\"") + type + "\"", "not supported"});
   }
-  header_refused(entry("{\"dtype\":\"F32\",\"data_offsets\":[0,4]}"), "1234", {"the.name", "shape"});
-  for (const char* shape : {"[1.0]", "[true]", "[-1]", "[-0]", "[\"1\"]", "[null]", "[[1]]", "[1e0]",
-                            "[0.5,2]", "[18446744073709551616]", "[9223372036854775808]", "4",
-                            "{}", "null", "[1,1,1,1,1,1,1,1,1]"}) {
+  header_refused(entry("{\"dtype\":\"F32\",\"data_offsets\":[0,4]}"), "1234",
+                 {"the.name", "shape"});
+  for (const char* shape : {"[1.0]", "[true]", "[-1]", "[-0]", "[\"1\"]", "[null]", "[[1]]",
+                            "[1e0]", "[0.5,2]", "[18446744073709551616]", "[9223372036854775808]",
+                            "4", "{}", "null", "[1,1,1,1,1,1,1,1,1]"}) {
     header_refused("{" + header_entry("the.name", "F32", shape, 0, 4) + "}", "1234",
                    {"test.safetensors", "the.name"});
   }
   for (const char* offsets : {"[0]", "[0,4,8]", "[]", "4", "[0,4.0]", "[-4,0]", "[0,\"4\"]"}) {
-    header_refused(entry("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":" +
-                         std::string(offsets) + "}"),
-                   "1234", {"the.name", "data_offsets"});
+    header_refused(
+        entry("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":" + std::string(offsets) + "}"),
+        "1234", {"the.name", "data_offsets"});
   }
   header_refused("{" + header_entry("the.name", "F32", "[1]", 4, 0) + "}", "1234",
                  {"the.name", "4..0"});
@@ -172,7 +174,8 @@ TEST(safetensors, refuses_broken_entries) {
 TEST(safetensors, long_and_odd_names_stay_short_in_messages) {
   const std::string name(5000, 'n');
   try {
-    static_cast<void>(parse(safetensors_bytes("{" + header_entry(name, "F32", "[-1]", 0, 4) + "}", "1234")));
+    static_cast<void>(
+        parse(safetensors_bytes("{" + header_entry(name, "F32", "[-1]", 0, 4) + "}", "1234")));
     FAIL();
   } catch (const decode_error& e) {
     EXPECT_LT(std::string(e.what()).size(), 500u);
@@ -194,9 +197,9 @@ TEST(safetensors, many_tensors_take_linear_time) {
   std::string header = "{";
   const int count = 50'000;
   for (int i = 0; i < count; ++i) {
-    header += (i == 0 ? "" : ",") +
-              header_entry("t" + std::to_string(i), "U8", "[1]", static_cast<std::uint64_t>(i),
-                           static_cast<std::uint64_t>(i) + 1);
+    header += (i == 0 ? "" : ",") + header_entry("t" + std::to_string(i), "U8", "[1]",
+                                                 static_cast<std::uint64_t>(i),
+                                                 static_cast<std::uint64_t>(i) + 1);
   }
   const std::string bytes = safetensors_bytes(header + "}", std::string(count, 'x'));
   EXPECT_EQ(parse(bytes).size(), static_cast<std::size_t>(count));
@@ -335,7 +338,8 @@ void check_conversion(const std::vector<float>& numbers) {
   tensor target(dtype_of<Target>(), {count});
   copy_whole(source, {count}, target);
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto wanted = static_cast<float>(Target(static_cast<float>(values[static_cast<std::size_t>(i)])));
+    const auto wanted =
+        static_cast<float>(Target(static_cast<float>(values[static_cast<std::size_t>(i)])));
     const auto got = static_cast<float>(target.at<Target>(i));
     if (std::isnan(wanted)) {
       EXPECT_TRUE(std::isnan(got)) << i;
@@ -348,9 +352,13 @@ void check_conversion(const std::vector<float>& numbers) {
 
 TEST(slices, converts_with_rounding_to_nearest_even) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  std::vector<float> numbers = {0.0F,     -0.0F,      1.0F,      -2.5F,   65504.0F,  65520.0F,
-                                0x1p-24F, 0x1.8p-24F, 0x1p-14F,  3.4e38F, infinity,  -infinity,
-                                1e-40F,   std::numeric_limits<float>::quiet_NaN(),
+  std::vector<float> numbers = {0.0F,        -0.0F,
+                                1.0F,        -2.5F,
+                                65504.0F,    65520.0F,
+                                0x1p-24F,    0x1.8p-24F,
+                                0x1p-14F,    3.4e38F,
+                                infinity,    -infinity,
+                                1e-40F,      std::numeric_limits<float>::quiet_NaN(),
                                 1.00390625F,   // halfway between two bfloat16: to the even one, 1
                                 1.01171875F};  // halfway: to the even one, 1.015625
   for (int i = 0; i < 1000; ++i) numbers.push_back(std::sin(static_cast<float>(i)) * 3.0F);
@@ -364,12 +372,24 @@ TEST(slices, converts_with_rounding_to_nearest_even) {
   EXPECT_EQ(static_cast<float>(bfloat16(1.01171875F)), 1.015625F);
 }
 
+TEST(slices, widens_every_float16) {
+  for (unsigned bits = 0; bits < 0x10000; ++bits) {
+    const float16 value = float16::from_bits(static_cast<std::uint16_t>(bits));
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(detail::widen(value)),
+              std::bit_cast<std::uint32_t>(static_cast<float>(value)))
+        << bits;
+  }
+}
+
 TEST(slices, misuse_and_wrong_shapes_name_the_tensor) {
   std::vector<float> values;
   stored_tensor source = matrix(values, 4, 6);
   tensor target(dtype::float32, {2, 6});
-  expect_error<decode_error>([&] { copy_slices(source, {6, 4}, 0, {{0, 2}}, target); },
-                             {"f.safetensors", "\"w\"", "(6,4)", "(4,6)"});
+  expect_error<decode_error>(
+      [&] {
+        copy_slices(source, {6, 4}, 0, {{0, 2}}, target);
+      },
+      {"f.safetensors", "\"w\"", "(6,4)", "(4,6)"});
   const auto misuse = [&](int dimension, std::vector<slice> parts, tensor_view to) {
     const std::vector<std::int64_t> wanted = {4, 6};
     expect_error<usage_error>([&] { copy_slices(source, wanted, dimension, parts, to); },
@@ -388,10 +408,17 @@ TEST(slices, misuse_and_wrong_shapes_name_the_tensor) {
   tensor flat(dtype::float32, {12});
   misuse(0, {{0, 2}}, flat);
   tensor integers(dtype::int32, {2, 6});
-  expect_error<decode_error>([&] { copy_slices(source, {4, 6}, 0, {{0, 2}}, integers); }, {"int32"});
+  expect_error<decode_error>(
+      [&] {
+        copy_slices(source, {4, 6}, 0, {{0, 2}}, integers);
+      },
+      {"int32"});
   source.dtype = dtype::int8;
-  expect_error<decode_error>([&] { copy_slices(source, {4, 6}, 0, {{0, 2}}, target); },
-                             {"\"w\"", "int8", "float32"});
+  expect_error<decode_error>(
+      [&] {
+        copy_slices(source, {4, 6}, 0, {{0, 2}}, target);
+      },
+      {"\"w\"", "int8", "float32"});
 }
 
 }  // namespace

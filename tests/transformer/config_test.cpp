@@ -20,9 +20,9 @@ using ids = std::vector<std::int64_t>;
 
 /// The smallest right file of a family.
 json smallest(const std::string& family) {
-  json config = {{"model_type", family},       {"hidden_size", 64},
-                 {"intermediate_size", 96},    {"num_hidden_layers", 4},
-                 {"num_attention_heads", 8},   {"vocab_size", 100},
+  json config = {{"model_type", family},          {"hidden_size", 64},
+                 {"intermediate_size", 96},       {"num_hidden_layers", 4},
+                 {"num_attention_heads", 8},      {"vocab_size", 100},
                  {"max_position_embeddings", 128}};
   if (family == "gpt_neox") {
     config["layer_norm_eps"] = 1e-5;
@@ -195,8 +195,8 @@ TEST(config, rope_scaling) {
   refused(with("llama", {{"rope_scaling", old_name}}), {"rope_scaling.rope_type", "missing"});
   old_name["type"] = "llama3";
   check(read(with("llama", {{"rope_scaling", old_name}})));
-  for (const char* key : {"factor", "low_freq_factor", "high_freq_factor",
-                          "original_max_position_embeddings"}) {
+  for (const char* key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
     json lacking = scaling;
     lacking.erase(key);
     refused(with("llama", {{"rope_scaling", lacking}}), {std::string("rope_scaling.") + key});
@@ -204,7 +204,8 @@ TEST(config, rope_scaling) {
   scaling["high_freq_factor"] = 1.0;
   refused(with("llama", {{"rope_scaling", scaling}}), {"high_freq_factor"});
 
-  const model_config linear = read(with("llama", {{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}));
+  const model_config linear =
+      read(with("llama", {{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}));
   EXPECT_EQ(linear.rope.scaling, rope_scaling::linear);
   EXPECT_EQ(linear.rope.factor, 2.0);
   EXPECT_EQ(read(with("llama", {{"rope_scaling", {{"type", "default"}}}})).rope.scaling,
@@ -214,11 +215,13 @@ TEST(config, rope_scaling) {
             {"rope_scaling.rope_type", type, "llama3"});
     refused(with("phi3", {{"rope_scaling", {{"type", type}, {"factor", 2.0}}}}), {type});
   }
-  refused(with("phi3", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}), {"linear", "phi3"});
+  refused(with("phi3", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}),
+          {"linear", "phi3"});
   refused(with("llama", {{"rope_scaling", "linear"}}), {"rope_scaling", "not an object"});
-  refused(with("llama", {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e4}}},
-                                              {"rope_type", "per_layer"}}}}),
-          {"per_layer"});
+  refused(
+      with("llama", {{"rope_parameters",
+                      {{"full_attention", {{"rope_theta", 1e4}}}, {"rope_type", "per_layer"}}}}),
+      {"per_layer"});
 }
 
 TEST(config, rotary_dimensions) {
@@ -247,7 +250,8 @@ TEST(config, qwen2) {
   EXPECT_EQ(read(on).windows, ids(4, 32));
   on.erase("max_window_layers");  // 28 in the class
   EXPECT_EQ(read(on).windows, ids(4, 0));
-  on["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "sliding_attention"};
+  on["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                       "sliding_attention"};
   EXPECT_EQ(read(on).windows, (ids{32, 0, 0, 32}));
   on["layer_types"] = {"sliding_attention"};
   refused(on, {"layer_types"});
@@ -327,7 +331,8 @@ TEST(config, end_of_text) {
 TEST(config, broken_files) {
   const scratch_folder folder;
   EXPECT_THROW(static_cast<void>(read_config(folder.path())), transport_error);
-  for (const char* text : {"", "[]", "{", "null", R"({"model_type":"llama","model_type":"llama"})"}) {
+  for (const char* text :
+       {"", "[]", "{", "null", R"({"model_type":"llama","model_type":"llama"})"}) {
     folder.write("config.json", text);
     EXPECT_THROW(static_cast<void>(read_config(folder.path())), decode_error) << text;
   }

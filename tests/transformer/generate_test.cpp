@@ -53,7 +53,7 @@ class generate_program : public testing::Test {
     EXPECT_NE(o.output.find(text), std::string::npos) << arguments << "\n" << o.output;
   }
 
-  temporary_folder folder_;
+  scratch_folder folder_;
 };
 
 TEST_F(generate_program, the_random_model_says_the_same_on_any_number_of_ranks) {

@@ -20,7 +20,7 @@ namespace rankcast::transformer {
 namespace {
 
 using test::read_reference;
-using test::temporary_folder;
+using test::scratch_folder;
 using test::write_reference_model;
 
 using logit_rows_list = std::vector<std::vector<float>>;
@@ -69,7 +69,7 @@ class reference_model : public testing::TestWithParam<std::string> {
   }
 
   nlohmann::json reference_;
-  temporary_folder folder_;
+  scratch_folder folder_;
   model_config config_;
 };
 
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(families, reference_model,
 
 TEST(model, weights_per_rank_are_the_shares_of_the_partition_rule) {
   const nlohmann::json reference = read_reference("tiny/llama_tied.json");
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_reference_model(reference, folder.path());
   const model_config c = read_config(folder.path());
   for (int ranks = 1; ranks <= 4; ++ranks) {
@@ -187,7 +187,7 @@ TEST(model, weights_per_rank_are_the_shares_of_the_partition_rule) {
 
 TEST(model, refuses_what_does_not_fit_on_every_rank) {
   const nlohmann::json reference = read_reference("tiny/llama.json");
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_reference_model(reference, folder.path());
   const model_config c = read_config(folder.path());
   run(2, [&](communicator& world) {
@@ -206,7 +206,7 @@ TEST(model, refuses_what_does_not_fit_on_every_rank) {
 
 TEST(model, refuses_weights_that_it_has_no_use_for) {
   const nlohmann::json reference = read_reference("tiny/llama.json");
-  const temporary_folder folder;
+  const scratch_folder folder;
   write_json(folder.path() / "config.json", reference.at("config"));
   auto tensors = test::reference_tensors(reference);
   tensors.push_back(random_values({"model.layers.0.self_attn.q_proj.bias", {32}, 0, 1}));

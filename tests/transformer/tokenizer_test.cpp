@@ -108,9 +108,10 @@ TEST(tokenizer, agrees_with_the_library) {
 TEST(tokenizer, real_model) {
   const char* cache = std::getenv("RANKCAST_CACHE");
   const char* home = std::getenv("HOME");
-  const std::filesystem::path base = cache != nullptr
-                                         ? std::filesystem::path(cache)
-                                         : std::filesystem::path(home != nullptr ? home : ".") / ".cache/rankcast";
+  const std::filesystem::path base =
+      cache != nullptr && *cache != '\0'
+          ? std::filesystem::path(cache)
+          : std::filesystem::path(home != nullptr ? home : ".") / ".cache/rankcast";
   const std::filesystem::path folder = base / "models" / "smollm2-135m";
   if (!std::filesystem::exists(folder / "tokenizer.json")) {
     GTEST_SKIP() << "no " << folder << "; tools/get-model smollm2-135m fetches it";
@@ -164,7 +165,9 @@ TEST(tokenizer, stream_holds_back_what_is_not_whole) {
   const int letter = tokens.encode("a").front();
   EXPECT_EQ(decoder.push(smile[0]), "");
   EXPECT_EQ(decoder.push(smile[1]), "");
-  EXPECT_EQ(decoder.push(letter), "\xef\xbf\xbd" "a");
+  EXPECT_EQ(decoder.push(letter),
+            "\xef\xbf\xbd"
+            "a");
   // Cut off by the end.
   EXPECT_EQ(decoder.push(smile[0]), "");
   EXPECT_EQ(decoder.push(smile[1]), "");
@@ -200,9 +203,10 @@ TEST(tokenizer, long_inputs_take_no_quadratic_time) {
   std::string prose;
   while (prose.size() < length) prose += "the other weather 1234, and 5!\n";
   // One piece each: the merges and the regex see all of it at once.
-  for (const std::string& text : {prose, std::string(length, 'a'), std::string(length, ' '),
-                                  std::string(length, '\n'), std::string(length, '!'),
-                                  std::string(length, ' ') + "a", "the" + std::string(length, 'h')}) {
+  for (const std::string& text :
+       {prose, std::string(length, 'a'), std::string(length, ' '), std::string(length, '\n'),
+        std::string(length, '!'), std::string(length, ' ') + "a",
+        "the" + std::string(length, 'h')}) {
     EXPECT_LT(seconds(text), 20.0) << text.substr(0, 10);  // a quadratic one takes minutes
   }
 }
@@ -246,8 +250,11 @@ void refused(const std::function<void(json&)>& change, const std::vector<std::st
 
 TEST(tokenizer, other_models_are_refused_by_name) {
   for (const char* type : {"Unigram", "WordPiece", "WordLevel"}) {
-    refused([&](json& d) { d["model"] = {{"type", type}, {"vocab", json::array()}}; },
-            {"tokenizer.json", "model.type", type, "--prompt-ids"});
+    refused(
+        [&](json& d) {
+          d["model"] = {{"type", type}, {"vocab", json::array()}};
+        },
+        {"tokenizer.json", "model.type", type, "--prompt-ids"});
   }
   refused([](json& d) { d["model"]["byte_fallback"] = true; },
           {"model.byte_fallback", "SentencePiece", "--prompt-ids"});
@@ -259,31 +266,43 @@ TEST(tokenizer, other_models_are_refused_by_name) {
 }
 
 TEST(tokenizer, other_steps_are_refused_by_name) {
-  refused([](json& d) { d["pre_tokenizer"] = {{"type", "Metaspace"}}; },
-          {"pre_tokenizer.type", "Metaspace", "--prompt-ids"});
+  refused(
+      [](json& d) {
+        d["pre_tokenizer"] = {{"type", "Metaspace"}};
+      },
+      {"pre_tokenizer.type", "Metaspace", "--prompt-ids"});
   refused([](json& d) { d["pre_tokenizer"] = nullptr; }, {"pre_tokenizer", "--prompt-ids"});
   refused([](json& d) { d["pre_tokenizer"]["pretokenizers"].erase(1); },
           {"pre_tokenizer.type", "ByteLevel"});
-  refused([](json& d) { d["pre_tokenizer"]["pretokenizers"].push_back({{"type", "Digits"}}); },
-          {"pre_tokenizer.pretokenizers[2].type", "Digits", "after ByteLevel"});
+  refused(
+      [](json& d) {
+        d["pre_tokenizer"]["pretokenizers"].push_back({{"type", "Digits"}});
+      },
+      {"pre_tokenizer.pretokenizers[2].type", "Digits", "after ByteLevel"});
   refused([](json& d) { d["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; },
           {"pre_tokenizer.pretokenizers[0].behavior"});
   refused([](json& d) { d["pre_tokenizer"]["pretokenizers"][0]["invert"] = true; }, {"invert"});
-  refused([](json& d) { d["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"String", " "}}; },
-          {"pattern.Regex"});
+  refused(
+      [](json& d) {
+        d["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"String", " "}};
+      },
+      {"pattern.Regex"});
   for (const char* type : {"NFKC", "NFD", "Lowercase", "Prepend", "Replace"}) {
     refused([&](json& d) { d["normalizer"] = {{"type", type}}; }, {"normalizer.type", type});
   }
-  refused([](json& d) { d["post_processor"] = {{"type", "BertProcessing"}}; },
-          {"post_processor.type", "BertProcessing"});
+  refused(
+      [](json& d) {
+        d["post_processor"] = {{"type", "BertProcessing"}};
+      },
+      {"post_processor.type", "BertProcessing"});
   refused([](json& d) { d["decoder"] = {{"type", "Metaspace"}}; }, {"decoder.type", "Metaspace"});
   refused([](json& d) { d["decoder"] = nullptr; }, {"decoder"});
 }
 
 TEST(tokenizer, patterns_that_two_libraries_read_differently_are_refused) {
-  for (const char* regex : {"\\w+", "\\bx", "\\h+", "\\v", "[\\S]", "[[:alpha:]]", "[a&&b]", "(?m:.)",
-                            "(?x) a", "(*UTF)a", "^a", "a$", "\\1", "\\", "(", "a{2", "[]a]",
-                            "\\p{NoSuchScript}"}) {
+  for (const char* regex :
+       {"\\w+", "\\bx", "\\h+", "\\v", "[\\S]", "[[:alpha:]]", "[a&&b]", "(?m:.)", "(?x) a",
+        "(*UTF)a", "^a", "a$", "\\1", "\\", "(", "a{2", "[]a]", "\\p{NoSuchScript}"}) {
     json document = document_named("qwen2");
     document["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = regex;
     if (std::string_view(regex) == "a{2") {  // a literal brace, to both
@@ -309,7 +328,11 @@ TEST(tokenizer, broken_vocabularies) {
   refused([](json& d) { d["model"]["vocab"]["x y"] = 2000000000; }, {"model.vocab", "2000000000"});
   refused([](json& d) { d["model"]["vocab"]["x y"] = "5"; }, {"model.vocab"});
   refused([](json& d) { d["model"].erase("merges"); }, {"model.merges", "missing"});
-  refused([](json& d) { d["model"]["merges"].push_back({"qq", "zz"}); }, {"model.merges", "qq", "zz"});
+  refused(
+      [](json& d) {
+        d["model"]["merges"].push_back({"qq", "zz"});
+      },
+      {"model.merges", "qq", "zz"});
   refused([](json& d) { d["model"]["merges"].push_back("a b c"); }, {"model.merges", "neither"});
   refused([](json& d) { d["model"]["merges"].push_back({"a"}); }, {"model.merges", "neither"});
   for (const char* key : {"lstrip", "rstrip", "single_word"}) {

@@ -147,10 +147,9 @@ inline void read_sizes(const config_fields& config, model_config& m) {
   }
   const auto head_dim = is_neox ? std::nullopt : config.integer("head_dim");
   if (!head_dim && m.hidden_size % m.heads != 0) {
-    config.fail("num_attention_heads", "is " + std::to_string(m.heads) +
-                                           ", which does not divide \"hidden_size\" (" +
-                                           std::to_string(m.hidden_size) +
-                                           "), and there is no \"head_dim\"");
+    config.fail("num_attention_heads",
+                "is " + std::to_string(m.heads) + ", which does not divide \"hidden_size\" (" +
+                    std::to_string(m.hidden_size) + "), and there is no \"head_dim\"");
   }
   m.head_dim = head_dim ? *head_dim : m.hidden_size / m.heads;
   if (m.head_dim > std::numeric_limits<std::int32_t>::max() / m.heads) {
@@ -179,8 +178,9 @@ inline void read_scaling(const config_fields& scaling, const std::string& type, 
 }
 
 /// The base: under its old key or in `rope_parameters`; where it is in both they must agree.
-inline double read_theta(const config_fields& config, const std::optional<config_fields>& parameters,
-                         const char* key, architecture family) {
+inline double read_theta(const config_fields& config,
+                         const std::optional<config_fields>& parameters, const char* key,
+                         architecture family) {
   const double outer = config.positive(key).value_or(0);  // 0: absent
   const double inner = parameters ? parameters->positive("rope_theta").value_or(0) : 0;
   if (outer != 0 && inner != 0 && outer != inner) {
@@ -198,8 +198,8 @@ inline void read_rope(const config_fields& config, model_config& m) {
   const bool is_neox = m.architecture == architecture::gpt_neox;
   const auto parameters = config.object("rope_parameters");
   const auto old_scaling = config.object("rope_scaling");
-  m.rope.theta = read_theta(config, parameters, is_neox ? "rotary_emb_base" : "rope_theta",
-                            m.architecture);
+  m.rope.theta =
+      read_theta(config, parameters, is_neox ? "rotary_emb_base" : "rope_theta", m.architecture);
   if (parameters && old_scaling) {
     config.fail("rope_scaling", "stands beside \"rope_parameters\": only one can be meant");
   }
@@ -269,8 +269,8 @@ inline void read_biases(const config_fields& config, model_config& m) {
     case architecture::phi3:
       for (const char* key : {"attention_bias", "mlp_bias"}) {
         if (config.boolean(key, false)) {
-          config.fail(key, "is true, which " + std::string(name(m.architecture)) +
-                               " does not have");
+          config.fail(key,
+                      "is true, which " + std::string(name(m.architecture)) + " does not have");
         }
       }
   }
@@ -279,7 +279,8 @@ inline void read_biases(const config_fields& config, model_config& m) {
 inline void read_windows(const config_fields& config, model_config& m) {
   m.windows.assign(static_cast<std::size_t>(m.layers), 0);
   const bool is_qwen2 = m.architecture == architecture::qwen2;
-  if (!is_qwen2 && m.architecture != architecture::mistral && m.architecture != architecture::phi3) {
+  if (!is_qwen2 && m.architecture != architecture::mistral &&
+      m.architecture != architecture::phi3) {
     return;
   }
   if (is_qwen2 && !config.boolean("use_sliding_window", false)) return;

@@ -54,8 +54,8 @@ class config_fields {
                           ? value.get<std::uint64_t>() < static_cast<std::uint64_t>(end)
                           : value.is_number_integer();
     if (!fits || value.get<std::int64_t>() < least) {
-      fail(key, "is " + short_text(value) + ", not an integer in [" + std::to_string(least) +
-                    ", 2^31)");
+      fail(key,
+           "is " + short_text(value) + ", not an integer in [" + std::to_string(least) + ", 2^31)");
     }
     return value.get<std::int64_t>();
   }

@@ -53,7 +53,9 @@ class checkpoint {
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  [[nodiscard]] bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
+  [[nodiscard]] bool has(std::string_view name) const {
+    return tensors_.find(name) != tensors_.end();
+  }
 
   /// The tensor with its file, and marks it used. Throws decode_error where there is none.
   [[nodiscard]] const stored_tensor& stored(std::string_view name) {
@@ -153,9 +155,10 @@ class checkpoint {
       const auto [other, is_new] = tensors_.emplace(t.name, held{&t});
       const auto listed = wanted.find(t.name);
       if (!is_new) {
-        problems += "\n  duplicate tensor " + in_quotes(t.name) + ": in " +
-                    in_quotes(std::filesystem::path(other->second.tensor->file).filename().string()) +
-                    " and in " + in_quotes(shard);
+        problems +=
+            "\n  duplicate tensor " + in_quotes(t.name) + ": in " +
+            in_quotes(std::filesystem::path(other->second.tensor->file).filename().string()) +
+            " and in " + in_quotes(shard);
       } else if (listed == wanted.end()) {
         problems += "\n  tensor " + in_quotes(t.name) + " of file " + in_quotes(shard) +
                     " is not listed in the index";

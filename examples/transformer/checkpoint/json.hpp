@@ -18,8 +18,8 @@ namespace rankcast::transformer {
 
 using nlohmann::json;
 
-/// A name from a file in quotes, for a message: control characters are shown as '?', and a long name
-/// is cut, so that a hostile file cannot fill the terminal.
+/// A name from a file in quotes, for a message: control characters are shown as '?', and a long
+/// name is cut, so that a hostile file cannot fill the terminal.
 [[nodiscard]] inline std::string in_quotes(std::string_view name) {
   constexpr std::size_t longest = 160;
   std::string text = "\"";

@@ -80,9 +80,9 @@ class mapped_file {
 
   [[noreturn]] void fail(const char* what) const {
     const int code = errno;
-    throw transport_error(std::string(what) + " " + path_.string() + ": " +
-                              std::generic_category().message(code),
-                          code);
+    throw transport_error(
+        std::string(what) + " " + path_.string() + ": " + std::generic_category().message(code),
+        code);
   }
 
   std::filesystem::path path_;

@@ -106,7 +106,8 @@ inline header_entry read_header_entry(const std::string& name, const json& entry
   if (type == entry.end() || !type->is_string()) {
     throw decode_error(where + ": \"dtype\" is missing or no string");
   }
-  header_entry result{name, safetensors_dtype(type->get_ref<const std::string&>(), where), {}, 0, 0};
+  header_entry result{
+      name, safetensors_dtype(type->get_ref<const std::string&>(), where), {}, 0, 0};
   const std::vector<std::int64_t> shape = natural_numbers(entry, "shape", where);
   try {
     result.layout = layout::contiguous(shape);
@@ -134,9 +135,9 @@ inline header_entry read_header_entry(const std::string& name, const json& entry
   }
   if (result.end - result.first != elements * element_bytes) {
     throw decode_error(where + ": " + std::string(rankcast::name(result.dtype)) + " " +
-                       result.layout.text() + " takes " +
-                       std::to_string(elements * element_bytes) + " bytes, but bytes " + range +
-                       " are " + std::to_string(result.end - result.first));
+                       result.layout.text() + " takes " + std::to_string(elements * element_bytes) +
+                       " bytes, but bytes " + range + " are " +
+                       std::to_string(result.end - result.first));
   }
   return result;
 }
@@ -147,10 +148,10 @@ inline void check_tiling(std::span<const header_entry> sorted, std::uint64_t dat
   std::uint64_t at = 0;
   const header_entry* previous = nullptr;
   const auto refuse_hole = [&](std::uint64_t end, const std::string& after) {
-    throw decode_error(file + ": bytes " + byte_range(at, end) +
-                       " of the data belong to no tensor (" +
-                       (previous == nullptr ? "at the start" : "after " + in_quotes(previous->name)) +
-                       after + ")");
+    throw decode_error(
+        file + ": bytes " + byte_range(at, end) + " of the data belong to no tensor (" +
+        (previous == nullptr ? "at the start" : "after " + in_quotes(previous->name)) + after +
+        ")");
   };
   for (const header_entry& e : sorted) {
     if (e.first < at) {  // at > 0, so there is a previous

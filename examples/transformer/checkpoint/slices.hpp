@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "rankcast/core/partition.hpp"
 #include "rankcast/core/tensor.hpp"
@@ -17,6 +19,26 @@
 namespace rankcast::transformer {
 
 namespace detail {
+
+inline float widen(float value) noexcept {
+  return value;
+}
+inline float widen(bfloat16 value) noexcept {
+  return value;
+}
+
+/// float16's own conversion returns early for the rare kinds, which keeps compilers from making
+/// vectors of a loop over it; this one computes all three and picks.
+inline float widen(float16 value) noexcept {
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16;
+  const std::uint32_t magnitude = value.bits & 0x7fffU;
+  const std::uint32_t normal = (magnitude << 13) + 0x38000000U;
+  const std::uint32_t not_finite = (magnitude << 13) | 0x7f800000U;
+  const auto units = static_cast<float>(static_cast<std::int32_t>(magnitude));
+  const auto subnormal = std::bit_cast<std::uint32_t>(units * 0x1p-24F);  // exact
+  const std::uint32_t finite = magnitude >= 0x400U ? normal : subnormal;
+  return std::bit_cast<float>(sign | (magnitude >= 0x7c00U ? not_finite : finite));
+}
 
 /// `count` elements from an address of any alignment, rounded to nearest even where the target is
 /// narrower. Branch-free in the body, so that compilers make vectors of it.
@@ -30,7 +52,7 @@ void convert_elements(const std::byte* source, std::byte* target, std::int64_t c
       Source value;
       std::memcpy(static_cast<void*>(&value), source + i * std::int64_t{sizeof(Source)},
                   sizeof(Source));
-      out[i] = Target(static_cast<float>(value));
+      out[i] = Target(widen(value));
     }
   }
 }
@@ -88,7 +110,8 @@ inline void copy_slices(const stored_tensor& source, std::span<const std::int64_
   }
   std::int64_t together = 0;
   for (const slice& part : parts) {
-    if (part.first < 0 || part.count < 0 || part.first > source.layout.extent(dimension) - part.count) {
+    if (part.first < 0 || part.count < 0 ||
+        part.first > source.layout.extent(dimension) - part.count) {
       refuse("part [" + std::to_string(part.first) + ", +" + std::to_string(part.count) +
              ") of dimension " + std::to_string(dimension) + " is outside of " +
              source.layout.text());
@@ -122,7 +145,8 @@ inline void copy_slices(const stored_tensor& source, std::span<const std::int64_
     std::int64_t row = 0;
     for (const slice& part : parts) {
       for (std::int64_t r = part.first; r < part.end(); ++r, ++row) {
-        convert(source.data + r * columns * source_bytes, out + row * stride * target_bytes, columns);
+        convert(source.data + r * columns * source_bytes, out + row * stride * target_bytes,
+                columns);
       }
     }
     return;

@@ -146,9 +146,11 @@ class byte_pair_encoding {
     constexpr const char* advice = " is not supported; give ids with --prompt-ids";
     // Old files do not name the type; a BPE has merges.
     const auto type = model.string("type").value_or(model.contains("merges") ? "BPE" : "none");
-    if (type != "BPE") model.fail("type", "is " + in_quotes(type) + ": only BPE is known, this" + advice);
+    if (type != "BPE")
+      model.fail("type", "is " + in_quotes(type) + ": only BPE is known, this" + advice);
     if (model.boolean("byte_fallback", false)) {
-      model.fail("byte_fallback", std::string("is true (a SentencePiece vocabulary), which") + advice);
+      model.fail("byte_fallback",
+                 std::string("is true (a SentencePiece vocabulary), which") + advice);
     }
     if (const json* dropout = model.find("dropout"); dropout != nullptr && *dropout != 0.0) {
       model.fail("dropout", std::string("is set, which") + advice);
@@ -180,9 +182,9 @@ class byte_pair_encoding {
       const auto id_of = [&](const std::string& text) {
         const auto found = ids_.find(text);
         if (found == ids_.end()) {
-          model.fail("merges", "holds, as number " + std::to_string(rank) + ", " + in_quotes(pair.first) +
-                                   " with " + in_quotes(pair.second) + ", and the vocabulary lacks " +
-                                   in_quotes(text));
+          model.fail("merges", "holds, as number " + std::to_string(rank) + ", " +
+                                   in_quotes(pair.first) + " with " + in_quotes(pair.second) +
+                                   ", and the vocabulary lacks " + in_quotes(text));
         }
         return found->second;
       };

@@ -26,7 +26,8 @@ namespace detail {
 
 /// Oniguruma's `\s`: Unicode White_Space. PCRE2's own has U+180E, too.
 inline constexpr std::string_view white_space =
-    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+    "\\t-\\r "
+    "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 
 /// Rewrites a pattern for PCRE2. Throws usage_error, with the pattern, for what the two libraries
 /// read differently: escapes other than those below, nested classes, options other than `i`.
@@ -70,7 +71,8 @@ inline std::string translate_pattern(const std::string& pattern) {
       class_start = i + (rest.substr(0, 2) == "[^" ? 2 : 1);
     } else if (rest.substr(0, 2) == "(?") {
       bool is_known = false;
-      for (const std::string_view group : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?i)"}) {
+      for (const std::string_view group :
+           {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?i)"}) {
         is_known = is_known || rest.substr(0, group.size()) == group;
       }
       if (!is_known) refuse("the group " + in_quotes(rest.substr(0, 4)));
@@ -98,9 +100,9 @@ class pattern {
                               PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
                               nullptr));
     if (code_ == nullptr) {
-      throw usage_error("the tokenizer's pattern " + in_quotes(source) + " does not compile: " +
-                        message(code) + " (at " + std::to_string(offset) + " of " +
-                        in_quotes(text) + ")");
+      throw usage_error("the tokenizer's pattern " + in_quotes(source) +
+                        " does not compile: " + message(code) + " (at " + std::to_string(offset) +
+                        " of " + in_quotes(text) + ")");
     }
     std::uint32_t may_be_empty = 0;
     static_cast<void>(pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &may_be_empty));

@@ -11,7 +11,8 @@
 
 namespace rankcast::transformer {
 
-/// Cuts text into the pieces that are encoded one by one. Immutable: may be used by several threads.
+/// Cuts text into the pieces that are encoded one by one. Immutable: may be used by several
+/// threads.
 class pre_tokenizer {
  public:
   pre_tokenizer() = default;
@@ -21,8 +22,9 @@ class pre_tokenizer {
   explicit pre_tokenizer(const detail::config_fields& fields) {
     add(fields);
     if (!is_byte_level_) {
-      fields.fail("type", "does not end in ByteLevel: only byte-level tokenizers are supported; "
-                          "give ids with --prompt-ids");
+      fields.fail("type",
+                  "does not end in ByteLevel: only byte-level tokenizers are supported; "
+                  "give ids with --prompt-ids");
     }
   }
 
@@ -93,8 +95,9 @@ class pre_tokenizer {
 
   void add_split(const detail::config_fields& fields) {
     if (fields.string("behavior").value_or("") != "Isolated" || fields.boolean("invert", false)) {
-      fields.fail("behavior", "or \"invert\" of a Split is not supported; known is Isolated, not "
-                              "inverted; give ids with --prompt-ids");
+      fields.fail("behavior",
+                  "or \"invert\" of a Split is not supported; known is Isolated, not "
+                  "inverted; give ids with --prompt-ids");
     }
     const auto expression = fields.object("pattern");
     if (!expression) fields.fail("pattern", "is missing");

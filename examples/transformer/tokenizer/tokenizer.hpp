@@ -47,8 +47,9 @@ class tokenizer {
     const auto need = [&](const char* key) {
       const auto object = fields.object(key);
       if (!object) {
-        fields.fail(key, "is missing or null, which only tokenizers have that are not byte-level; "
-                         "give ids with --prompt-ids");
+        fields.fail(key,
+                    "is missing or null, which only tokenizers have that are not byte-level; "
+                    "give ids with --prompt-ids");
       }
       return *object;
     };
@@ -57,7 +58,8 @@ class tokenizer {
     pre_tokenizer_ = pre_tokenizer(need("pre_tokenizer"));
     const detail::config_fields decoder = need("decoder");
     if (const auto type = decoder.string("type").value_or(""); type != "ByteLevel") {
-      decoder.fail("type", "is " + in_quotes(type) + ", which is not supported; known is ByteLevel");
+      decoder.fail("type",
+                   "is " + in_quotes(type) + ", which is not supported; known is ByteLevel");
     }
     read_tokens(fields);
     template_ = prompt_template(fields, vocabulary_size());
@@ -67,7 +69,8 @@ class tokenizer {
   /// `add_special_tokens` puts before and after what the file's template says (a BOS, for some
   /// families). Bytes that are no UTF-8 count as U+FFFD.
   /// Cost: O(n log n); pieces that were seen before come from a cache of bounded size.
-  [[nodiscard]] std::vector<int> encode(std::string_view text, bool add_special_tokens = true) const {
+  [[nodiscard]] std::vector<int> encode(std::string_view text,
+                                        bool add_special_tokens = true) const {
     if (!is_valid_utf8(text)) return encode(replace_invalid_utf8(text), add_special_tokens);
     std::vector<int> ids;
     if (add_special_tokens) ids = template_.before();
@@ -79,7 +82,8 @@ class tokenizer {
           normalized_finder_.split(
               is_nfc_ ? std::string_view(normalized) : part,
               [&](std::string_view rest) {
-                pre_tokenizer_.split(rest, [&](std::string_view piece) { encode_piece(piece, ids); });
+                pre_tokenizer_.split(rest,
+                                     [&](std::string_view piece) { encode_piece(piece, ids); });
               },
               add);
         },

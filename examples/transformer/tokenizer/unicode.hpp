@@ -126,7 +126,9 @@ class byte_alphabet {
   }
 
   /// The character (UTF-8) of a byte.
-  [[nodiscard]] const std::string& text(unsigned char byte) const noexcept { return to_text_[byte]; }
+  [[nodiscard]] const std::string& text(unsigned char byte) const noexcept {
+    return to_text_[byte];
+  }
 
   /// The bytes that a token's text stands for; false where it holds a character outside of the
   /// alphabet.

@@ -33,7 +33,7 @@ struct split_options {
   rankcast::timeout default_timeout{};  // of the new group; unset: the parent's default
 };
 
-class communicator {
+class RANKCAST_API communicator {
  public:
   communicator() = default;
 

@@ -14,7 +14,7 @@
 
 namespace rankcast::inline v0 {
 
-class communicator;
+class RANKCAST_API communicator;
 
 using steady_clock = std::chrono::steady_clock;
 
@@ -115,7 +115,7 @@ class deadline {
 /// While it lives, calls of this thread on this group (through any copy of the handle) have this
 /// limit. Scopes nest, the innermost wins, and the outer one holds again when it ends, also by an
 /// exception. Other threads, other groups and sub-groups are not touched.
-class scoped_timeout {
+class RANKCAST_API scoped_timeout {
  public:
   scoped_timeout(const communicator& group, timeout limit);  // defined in communicator.hpp
 

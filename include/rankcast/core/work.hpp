@@ -18,7 +18,7 @@ namespace rankcast::inline v0 {
 namespace detail {
 
 // Transports on which this thread has started work it may not have waited for.
-inline std::vector<std::weak_ptr<transport>>& started_transports() {
+RANKCAST_API inline std::vector<std::weak_ptr<transport>>& started_transports() {
   static thread_local std::vector<std::weak_ptr<transport>> list;
   return list;
 }

@@ -85,9 +85,8 @@ class mesh {
       throw usage_error("mesh: rank " + std::to_string(rank) + " is outside of " + world_.text());
     }
     const int plane = rank / axes_.tensor;
-    return {.data = plane % axes_.data,
-            .pipeline = plane / axes_.data,
-            .tensor = rank % axes_.tensor};
+    return {
+        .data = plane % axes_.data, .pipeline = plane / axes_.data, .tensor = rank % axes_.tensor};
   }
 
   /// The world's rank at a place. Throws usage_error for a place outside the mesh.
@@ -124,10 +123,9 @@ class mesh {
     for (std::size_t i = 3; i-- > 0;) {
       if (!chosen[i]) number = number * size(all_axes[i]) + at(mine, all_axes[i]);
     }
-    return world_.split(number, world_.rank(),
-                        {.name = group_name + " " + std::to_string(number),
-                         .timeout = options.timeout},
-                        where);
+    return world_.split(
+        number, world_.rank(),
+        {.name = group_name + " " + std::to_string(number), .timeout = options.timeout}, where);
   }
 
  private:

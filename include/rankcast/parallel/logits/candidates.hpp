@@ -41,8 +41,8 @@ inline void select_candidates(logit_call& call, std::int64_t row, std::int64_t k
                                     std::size_t filled) {
     if (has_nan(x, filled)) {
       row_summary s;
-      s.nan_column = first + (std::find_if(x.begin(), x.end(), [](float v) { return v != v; }) -
-                              x.begin());
+      s.nan_column =
+          first + (std::find_if(x.begin(), x.end(), [](float v) { return v != v; }) - x.begin());
       (void)call.usable(s, row, finite);
       return false;
     }

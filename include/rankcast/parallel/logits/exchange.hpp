@@ -31,22 +31,25 @@ class token_ids {
   token_ids() = default;
   template <std::ranges::contiguous_range R>
     requires std::ranges::sized_range<R> &&
-             (std::same_as<std::ranges::range_value_t<R>, std::int32_t> ||
-              std::same_as<std::ranges::range_value_t<R>, std::int64_t>)
-  token_ids(const R& ids) noexcept  // NOLINT: implicit, as a span is
-      : data_(std::ranges::data(ids)), size_(static_cast<std::int64_t>(std::ranges::size(ids))),
-        wide_(sizeof(std::ranges::range_value_t<R>) == sizeof(std::int64_t)) {}
+        (std::same_as<std::ranges::range_value_t<R>, std::int32_t> ||
+         std::same_as<std::ranges::range_value_t<R>, std::int64_t>)
+            token_ids(const R& ids) noexcept  // NOLINT: implicit, as a span is
+        : data_(std::ranges::data(ids)),
+          size_(static_cast<std::int64_t>(std::ranges::size(ids))),
+          wide_(sizeof(std::ranges::range_value_t<R>) == sizeof(std::int64_t)) {}
 
-  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::int64_t operator[](std::int64_t i) const noexcept {
-    return wide_ ? static_cast<const std::int64_t*>(data_)[i]
-                 : std::int64_t{static_cast<const std::int32_t*>(data_)[i]};
-  }
+    [[nodiscard]] std::int64_t size() const noexcept {
+      return size_;
+    }
+    [[nodiscard]] std::int64_t operator[](std::int64_t i) const noexcept {
+      return wide_ ? static_cast<const std::int64_t*>(data_)[i]
+                   : std::int64_t{static_cast<const std::int32_t*>(data_)[i]};
+    }
 
- private:
-  const void* data_ = nullptr;
-  std::int64_t size_ = 0;
-  bool wide_ = true;
+   private:
+    const void* data_ = nullptr;
+    std::int64_t size_ = 0;
+    bool wide_ = true;
 };
 
 namespace detail {
@@ -76,7 +79,10 @@ class logit_call {
  public:
   logit_call(const sharded_vocabulary& vocabulary, const const_tensor_view& logits,
              std::string_view name, const call_options& options, call_site where)
-      : vocabulary_(vocabulary), name_(name), completion_(options.completion), where_(where),
+      : vocabulary_(vocabulary),
+        name_(name),
+        completion_(options.completion),
+        where_(where),
         until_(deadline::after(vocabulary.comm().effective_timeout(options.timeout))) {
     const std::int64_t width = vocabulary.mine().width();
     if (!is_logit_type(logits.dtype())) {

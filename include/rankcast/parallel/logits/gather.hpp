@@ -128,21 +128,21 @@ class logit_gatherer {
   // The same values, to the output's type.
   static void convert(const const_tensor_view& from, const tensor_view& to) {
     if (from.dtype() == to.dtype()) {
-      copy_elements(to.address(), to.layout(), 0, from.address(), from.layout(), 0,
-                    from.elements(), size_of(from.dtype()));
+      copy_elements(to.address(), to.layout(), 0, from.address(), from.layout(), 0, from.elements(),
+                    size_of(from.dtype()));
       return;
     }
     const logit_rows rows(from, from.extent(1));
     for (std::int64_t row = 0; row < from.extent(0); ++row) {
       float* out = to.data<float>() + row * to.layout().stride(0);
       const std::int64_t stride = to.layout().stride(1);
-      rows.each_chunk(row, [&](std::int64_t first, std::int64_t n, const logit_chunk& x,
-                               std::size_t) {
-        for (std::int64_t i = 0; i < n; ++i) {
-          out[(first + i) * stride] = x[static_cast<std::size_t>(i)];
-        }
-        return true;
-      });
+      rows.each_chunk(row,
+                      [&](std::int64_t first, std::int64_t n, const logit_chunk& x, std::size_t) {
+                        for (std::int64_t i = 0; i < n; ++i) {
+                          out[(first + i) * stride] = x[static_cast<std::size_t>(i)];
+                        }
+                        return true;
+                      });
     }
   }
 
@@ -191,9 +191,9 @@ inline void gather_logits(const sharded_vocabulary& vocabulary, const const_tens
 /// Errors   as gather_logits.
 /// Cost     an all_gather of 40 bytes, then for each shard one broadcast per MiB of it; every rank
 ///          receives the real columns of the others once. Memory as the root's of gather_logits.
-inline void all_gather_logits(const sharded_vocabulary& vocabulary,
-                              const const_tensor_view& logits, const tensor_view& out,
-                              call_options options = {}, call_site where = call_site::here()) {
+inline void all_gather_logits(const sharded_vocabulary& vocabulary, const const_tensor_view& logits,
+                              const tensor_view& out, call_options options = {},
+                              call_site where = call_site::here()) {
   detail::logit_gatherer(vocabulary, logits, &out, std::nullopt, "all_gather_logits", options,
                          where)
       .run();

@@ -67,8 +67,11 @@ class logit_rows {
  public:
   logit_rows() = default;
   logit_rows(const const_tensor_view& logits, std::int64_t columns) noexcept
-      : base_(logits.address()), type_(logits.dtype()), columns_(columns),
-        row_stride_(logits.layout().stride(0)), stride_(logits.layout().stride(1)) {}
+      : base_(logits.address()),
+        type_(logits.dtype()),
+        columns_(columns),
+        row_stride_(logits.layout().stride(0)),
+        stride_(logits.layout().stride(1)) {}
 
   [[nodiscard]] std::int64_t columns() const noexcept { return columns_; }
 
@@ -76,8 +79,8 @@ class logit_rows {
   /// to a multiple of `lanes`. Returns that multiple.
   std::size_t load(std::int64_t row, std::int64_t first, std::int64_t n,
                    logit_chunk& chunk) const noexcept {
-    const std::byte* at = base_ + (row * row_stride_ + first * stride_) *
-                                      static_cast<std::int64_t>(size_of(type_));
+    const std::byte* at =
+        base_ + (row * row_stride_ + first * stride_) * static_cast<std::int64_t>(size_of(type_));
     if (type_ == dtype::bfloat16) load_values<bfloat16>(at, stride_, n, chunk.data());
     else if (type_ == dtype::float16) load_values<float16>(at, stride_, n, chunk.data());
     else load_values<float>(at, stride_, n, chunk.data());
@@ -154,26 +157,26 @@ struct row_summary {
 template <bool with_sum>
 [[nodiscard]] row_summary summarise(const logit_rows& rows, std::int64_t row) {
   row_summary s;
-  rows.each_chunk(row, [&](std::int64_t first, std::int64_t, const logit_chunk& x,
-                           std::size_t filled) {
-    if (has_nan(x, filled)) {
-      const auto* at = std::find_if(x.begin(), x.end(), [](float v) { return v != v; });
-      s.nan_column = first + (at - x.begin());
-      return false;
-    }
-    const float top = detail::largest(x, filled);
-    if (top > s.largest) {
-      if (with_sum && s.sum != 0) {
-        s.sum *= std::exp(static_cast<double>(s.largest) - static_cast<double>(top));
-      }
-      s.largest = top;
-      s.column = first + (std::find(x.begin(), x.end(), top) - x.begin());
-    }
-    if (with_sum && s.column >= 0 && s.largest != plus_infinity) {
-      s.sum += sum_of_exp(x, filled, s.largest);
-    }
-    return true;
-  });
+  rows.each_chunk(
+      row, [&](std::int64_t first, std::int64_t, const logit_chunk& x, std::size_t filled) {
+        if (has_nan(x, filled)) {
+          const auto* at = std::find_if(x.begin(), x.end(), [](float v) { return v != v; });
+          s.nan_column = first + (at - x.begin());
+          return false;
+        }
+        const float top = detail::largest(x, filled);
+        if (top > s.largest) {
+          if (with_sum && s.sum != 0) {
+            s.sum *= std::exp(static_cast<double>(s.largest) - static_cast<double>(top));
+          }
+          s.largest = top;
+          s.column = first + (std::find(x.begin(), x.end(), top) - x.begin());
+        }
+        if (with_sum && s.column >= 0 && s.largest != plus_infinity) {
+          s.sum += sum_of_exp(x, filled, s.largest);
+        }
+        return true;
+      });
   return s;
 }
 

@@ -22,11 +22,11 @@ namespace rankcast::inline v0 {
 
 /// The same on every rank. The filters apply in this order: temperature, top_k, top_p.
 struct sample_options {
-  float temperature = 1.0f;  // 0: the best token, as argmax
-  std::int64_t top_k = 0;    // only the k largest logits; 0: all
-  double top_p = 1.0;        // only the fewest largest logits that hold this share; 1: all
-  std::uint64_t seed = 0;    // of the uniform numbers
-  std::uint64_t step = 0;    // another number for every token that is generated
+  float temperature = 1.0f;           // 0: the best token, as argmax
+  std::int64_t top_k = 0;             // only the k largest logits; 0: all
+  double top_p = 1.0;                 // only the fewest largest logits that hold this share; 1: all
+  std::uint64_t seed = 0;             // of the uniform numbers
+  std::uint64_t step = 0;             // another number for every token that is generated
   std::span<const double> uniform{};  // one in [0, 1) per row, instead of seed and step
   rankcast::timeout timeout{};
   rankcast::completion completion = completion::group_default;
@@ -52,7 +52,9 @@ namespace detail {
 class sampler {
  public:
   sampler(logit_call& call, const sample_options& options) noexcept
-      : call_(call), options_(options), weights_(options.temperature, call.vocabulary().size()),
+      : call_(call),
+        options_(options),
+        weights_(options.temperature, call.vocabulary().size()),
         candidates_(call) {}
 
   /// Draws for every row of the call.
@@ -133,12 +135,12 @@ class sampler {
     weight_chunk w;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       std::uint64_t own = 0;
-      call_.logits().each_chunk(rows[i], [&](std::int64_t, std::int64_t, const logit_chunk& x,
-                                             std::size_t filled) {
-        weights_.of(x, filled, tops[i], w.data());
-        own = std::accumulate(w.begin(), w.begin() + static_cast<std::ptrdiff_t>(filled), own);
-        return true;
-      });
+      call_.logits().each_chunk(
+          rows[i], [&](std::int64_t, std::int64_t, const logit_chunk& x, std::size_t filled) {
+            weights_.of(x, filled, tops[i], w.data());
+            own = std::accumulate(w.begin(), w.begin() + static_cast<std::ptrdiff_t>(filled), own);
+            return true;
+          });
       exchange.set(static_cast<std::int64_t>(i), own);
     }
     exchange.run();
@@ -168,8 +170,8 @@ class sampler {
     exchange.run();
     for (std::size_t i = 0; i < rows.size(); ++i) {
       for (int r = 0; r < call_.comm().size(); ++r) {
-        id(rows[i]) = std::max<std::int64_t>(id(rows[i]),
-                                             exchange.get(r, static_cast<std::int64_t>(i)));
+        id(rows[i]) =
+            std::max<std::int64_t>(id(rows[i]), exchange.get(r, static_cast<std::int64_t>(i)));
       }
     }
   }
@@ -178,19 +180,19 @@ class sampler {
   [[nodiscard]] std::int32_t token_at(std::int64_t row, float top, std::uint64_t point) const {
     std::int64_t found = -1;
     weight_chunk w;
-    call_.logits().each_chunk(row, [&](std::int64_t first, std::int64_t n, const logit_chunk& x,
-                                       std::size_t filled) {
-      weights_.of(x, filled, top, w.data());
-      for (std::int64_t j = 0; j < n; ++j) {
-        const std::uint64_t weight = w[static_cast<std::size_t>(j)];
-        if (point < weight) {
-          found = first + j;
-          return false;
-        }
-        point -= weight;
-      }
-      return true;
-    });
+    call_.logits().each_chunk(
+        row, [&](std::int64_t first, std::int64_t n, const logit_chunk& x, std::size_t filled) {
+          weights_.of(x, filled, top, w.data());
+          for (std::int64_t j = 0; j < n; ++j) {
+            const std::uint64_t weight = w[static_cast<std::size_t>(j)];
+            if (point < weight) {
+              found = first + j;
+              return false;
+            }
+            point -= weight;
+          }
+          return true;
+        });
     return static_cast<std::int32_t>(call_.vocabulary().mine().first + found);
   }
 
@@ -267,7 +269,7 @@ class sampler {
   token_weights weights_;
   candidate_exchange candidates_;
   std::vector<candidate> merged_;
-  std::vector<std::uint64_t> candidate_weights_;             // of merged_
+  std::vector<std::uint64_t> candidate_weights_;              // of merged_
   std::vector<std::pair<std::int32_t, std::uint64_t>> kept_;  // id and weight
   std::vector<std::int64_t> ids_;
 };
@@ -314,8 +316,9 @@ inline void check_sample_options(logit_call& call, const sample_options& o) {
 ///          kept tokens hold too little (all of the vocabulary in the worst case). Blocks of rows
 ///          of 8 KiB or one row, and 40 bytes a block. Allocates (ranks + 1) blocks.
 /// Promises the same draw at every number of ranks and every cut of the vocabulary, bit for bit,
-///          for one binary on one kind of processor. Tokens less likely than the best by 2^-(62 - b),
-///          b the bits of the vocabulary's size (2^-44 for 150,000 ids), are never drawn.
+///          for one binary on one kind of processor. Tokens less likely than the best one by
+///          2^-(62 - b), b the bits of the vocabulary's size (2^-44 for 150,000 ids), are never
+///          drawn.
 [[nodiscard]] inline std::vector<std::int64_t> sample(const sharded_vocabulary& vocabulary,
                                                       const const_tensor_view& logits,
                                                       sample_options options = {},

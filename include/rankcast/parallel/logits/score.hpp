@@ -20,10 +20,10 @@ struct score_options {
 /// One entry per row. Rows that were ignored have 0, -1, 1 and 0: sums of log-probabilities and
 /// "all greedy" over a padded sequence are those of its real tokens.
 struct token_scores {
-  std::vector<float> log_probability;     // of the target: log-softmax over the whole vocabulary
-  std::vector<std::int64_t> best_id;      // of the largest logit, the lowest id of equal ones
-  std::vector<std::uint8_t> is_greedy;    // 1 where the target is best_id
-  std::vector<float> log_normalizer;      // log of the sum of exp(logit): logit - this = log p
+  std::vector<float> log_probability;   // of the target: log-softmax over the whole vocabulary
+  std::vector<std::int64_t> best_id;    // of the largest logit, the lowest id of equal ones
+  std::vector<std::uint8_t> is_greedy;  // 1 where the target is best_id
+  std::vector<float> log_normalizer;    // log of the sum of exp(logit): logit - this = log p
 };
 
 namespace detail {
@@ -52,8 +52,7 @@ inline score_record score_own_share(logit_call& call, std::int64_t row, std::int
 
 // The records of all ranks, in rank order, become the scores of one row.
 inline void merge_scores(const logit_call& call, const row_exchange<score_record>& exchange,
-                         std::int64_t i, std::int64_t row, std::int64_t target,
-                         token_scores& out) {
+                         std::int64_t i, std::int64_t row, std::int64_t target, token_scores& out) {
   score_record best;
   float target_logit = minus_infinity;
   for (int r = 0; r < call.comm().size(); ++r) {
@@ -66,13 +65,13 @@ inline void merge_scores(const logit_call& call, const row_exchange<score_record
   for (int r = 0; r < call.comm().size(); ++r) {
     const score_record s = exchange.get(r, i);
     total += static_cast<double>(s.sum) *
-           std::exp(static_cast<double>(s.largest) - static_cast<double>(best.largest));
+             std::exp(static_cast<double>(s.largest) - static_cast<double>(best.largest));
   }
   const double normalizer = static_cast<double>(best.largest) + std::log(total);
   const auto at = static_cast<std::size_t>(row);
   // The largest logit comes off first: it may be so large that the logarithm would drown in it.
-  out.log_probability[at] = static_cast<float>(
-      static_cast<double>(target_logit) - static_cast<double>(best.largest) - std::log(total));
+  out.log_probability[at] = static_cast<float>(static_cast<double>(target_logit) -
+                                               static_cast<double>(best.largest) - std::log(total));
   out.best_id[at] = best.best;
   out.is_greedy[at] = best.best == target ? 1 : 0;
   out.log_normalizer[at] = static_cast<float>(normalizer);

@@ -69,8 +69,8 @@ class sharded_vocabulary {
   sharded_vocabulary(communicator comm, const vocabulary_shard& mine, call_options options = {},
                      call_site where = call_site::here())
       : comm_(std::move(comm)), shards_(static_cast<std::size_t>(comm_.size())) {
-    all_gather(comm_, mine, shards_,
-               {.timeout = options.timeout, .completion = options.completion}, where);
+    all_gather(comm_, mine, shards_, {.timeout = options.timeout, .completion = options.completion},
+               where);
     check();
   }
 

@@ -20,8 +20,7 @@ class token_weights {
   token_weights(float temperature, std::int64_t vocabulary) noexcept
       : temperature_(temperature),
         scale_(std::ldexp(
-            1.0f, 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary))))) {
-  }
+            1.0f, 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary))))) {}
 
   /// Not inlined, and without a loop remainder: whoever asks for a token's weight gets the same.
   [[gnu::noinline]] void of(const logit_chunk& logits, std::size_t filled, float largest,
