@@ -3,14 +3,15 @@ find_package(GTest REQUIRED)
 include(GoogleTest)
 
 # rankcast_add_test(NAME <name> LABELS <label>... SOURCES <file>...
-#                   [LIBRARIES <target>...] [TIMEOUT <seconds>] [RUN_SERIAL])
+#                   [LIBRARIES <target>...] [TIMEOUT <seconds>] [RUN_SERIAL] [OPTIMIZED])
 #
 # Builds <name> and registers its tests as `<name>.<suite>.<test>`. LABELS are of unit, conformance,
 # model and cases; the target `<label>_tests` builds every program that carries the label. TIMEOUT
 # is for each test by itself, 120 s unless given. RUN_SERIAL: no other test beside it, for those
-# that measure time.
+# that measure time or need every core. Tests are built with -O1, which halves their compile time;
+# OPTIMIZED: with the build type's own level, for those that compute for long.
 function(rankcast_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "RUN_SERIAL" "NAME;TIMEOUT" "LABELS;SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "RUN_SERIAL;OPTIMIZED" "NAME;TIMEOUT" "LABELS;SOURCES;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "rankcast_add_test: unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -29,6 +30,9 @@ function(rankcast_add_test)
     rankcast::rankcast rankcast_warnings GTest::gtest_main ${arg_LIBRARIES})
   target_compile_definitions(${arg_NAME} PRIVATE
     "RANKCAST_REFERENCE_FOLDER=\"${PROJECT_SOURCE_DIR}/tests/reference\"")
+  if(NOT arg_OPTIMIZED)
+    target_compile_options(${arg_NAME} PRIVATE "$<$<CONFIG:Release>:-O1>")
+  endif()
   rankcast_label_target(${arg_NAME} ${arg_LABELS})
 
   set(properties TIMEOUT ${arg_TIMEOUT})

@@ -121,8 +121,9 @@ TEST(cases, C11_a_column_in_every_call) {
 
       m = matrix(me);
       rankcast::reduce(c, m.column(0), m.column(1), rankcast::maximum, {.root = root});
-      EXPECT_EQ(m.cells, me == root ? (std::array<int, 4>{10 * me + 1, 10 * n - 9, 10 * me + 3, 10 * n - 7})
-                                    : matrix(me).cells);
+      EXPECT_EQ(m.cells,
+                me == root ? (std::array<int, 4>{10 * me + 1, 10 * n - 9, 10 * me + 3, 10 * n - 7})
+                           : matrix(me).cells);
 
       // Gather columns into a column, and scatter them back into another.
       std::vector<int> field(static_cast<std::size_t>(2 * n) * 3, -1);
@@ -149,14 +150,16 @@ TEST(cases, C11_a_column_in_every_call) {
       EXPECT_EQ(all[static_cast<std::size_t>(i)], 10 * (i / 2) + 1 + 2 * (i % 2));
     }
     rankcast::reduce_scatter(c, all, m.column(1));
-    EXPECT_EQ(m.cells, (std::array<int, 4>{10 * me + 1, n * (10 * me + 1), 10 * me + 3, n * (10 * me + 3)}));
+    EXPECT_EQ(m.cells,
+              (std::array<int, 4>{10 * me + 1, n * (10 * me + 1), 10 * me + 3, n * (10 * me + 3)}));
     m = matrix(me);
     const int peer = (me + 1) % n;
     auto sent = rankcast::start_send(c, m.column(0), peer);
     rankcast::receive(c, m.column(1), (me + n - 1) % n);
     sent.wait();
     const int from = (me + n - 1) % n;
-    EXPECT_EQ(m.cells, (std::array<int, 4>{10 * me + 1, 10 * from + 1, 10 * me + 3, 10 * from + 3}));
+    EXPECT_EQ(m.cells,
+              (std::array<int, 4>{10 * me + 1, 10 * from + 1, 10 * me + 3, 10 * from + 3}));
   });
 }
 
@@ -226,8 +229,8 @@ TEST(cases, C14_differing_dtypes_of_equal_bytes) {
           for (const bool reduced : {true, false}) {
             const auto group = c.duplicate();
             const given& mine = group.rank() == 0 ? mine_first : mine_other;
-            tensor t = support::tensor_of(mine.type, std::vector<std::int64_t>(
-                                                         support::oracle::index(mine.elements), 1));
+            tensor t = support::tensor_of(
+                mine.type, std::vector<std::int64_t>(support::oracle::index(mine.elements), 1));
             const auto before = t.clone();
             const auto e = error_of<rankcast::mismatch_error>([&] {
               if (reduced) rankcast::all_reduce(group, t, rankcast::maximum, everyone);
@@ -262,7 +265,8 @@ TEST(cases, C16_calls_by_non_members) {
       EXPECT_EQ(x, world.rank());
       if (e) {
         EXPECT_CONTAINS(e->what(), "broadcast");
-        EXPECT_CONTAINS(e->what(), "world rank " + std::to_string(world.rank()) + " is not a member");
+        EXPECT_CONTAINS(e->what(),
+                        "world rank " + std::to_string(world.rank()) + " is not a member");
         EXPECT_CONTAINS(e->what(), "[2,3]");
       }
     } else {
@@ -310,7 +314,8 @@ TEST(cases, C17_roots_are_numbered_in_the_group) {
           });
           if (e) {
             EXPECT_CONTAINS(e->what(), "broadcast");
-            EXPECT_CONTAINS(e->what(), "root " + std::to_string(root) + " is outside of a group of 2");
+            EXPECT_CONTAINS(e->what(),
+                            "root " + std::to_string(root) + " is outside of a group of 2");
             EXPECT_CONTAINS(e->what(), "[2,3]");
           }
         }
@@ -319,7 +324,8 @@ TEST(cases, C17_roots_are_numbered_in_the_group) {
       }
       const auto alone = world.split(world.rank());
       std::vector<int> z(n, 5);
-      const auto e = error_of<rankcast::usage_error>([&] { rankcast::broadcast(alone, z, {.root = 1}); });
+      const auto e =
+          error_of<rankcast::usage_error>([&] { rankcast::broadcast(alone, z, {.root = 1}); });
       if (e) {
         EXPECT_CONTAINS(e->what(), "root 1 is outside of a group of 1");
       }

@@ -26,23 +26,22 @@ class library_limit {
 // The limit of the world did not reach its sub-groups, which fell back to the built-in one.
 TEST(cases, C22_a_subgroup_inherits_the_limit_of_its_parent) {
   const library_limit built_in(1s);
-  run_ranks<support::threads>(
-      4,
-      [](communicator& world) {
-        EXPECT_EQ(world.effective_timeout(), timeout(3s));
-        const auto half = world.split(world.rank() / 2);
-        EXPECT_EQ(half.effective_timeout(), timeout(3s));
-        EXPECT_EQ(half.default_timeout(), timeout(3s));
-        if (world.rank() == 1) std::this_thread::sleep_for(2s);
-        const auto begin = rankcast::steady_clock::now();
-        rankcast::barrier(half, {.completion = completion::everyone});
-        if (world.rank() == 0) {
-          EXPECT_GT(support::seconds_since(begin), 1.5);
-        }
-        // Groups of groups inherit too.
-        EXPECT_EQ(half.duplicate().effective_timeout(), timeout(3s));
-      },
-      {.default_timeout = 3s});
+  run_ranks<support::threads>(4,
+                              [](communicator& world) {
+                                EXPECT_EQ(world.effective_timeout(), timeout(3s));
+                                const auto half = world.split(world.rank() / 2);
+                                EXPECT_EQ(half.effective_timeout(), timeout(3s));
+                                EXPECT_EQ(half.default_timeout(), timeout(3s));
+                                if (world.rank() == 1) std::this_thread::sleep_for(2s);
+                                const auto begin = rankcast::steady_clock::now();
+                                rankcast::barrier(half, {.completion = completion::everyone});
+                                if (world.rank() == 0) {
+                                  EXPECT_GT(support::seconds_since(begin), 1.5);
+                                }
+                                // Groups of groups inherit too.
+                                EXPECT_EQ(half.duplicate().effective_timeout(), timeout(3s));
+                              },
+                              {.default_timeout = 3s});
 }
 
 TEST(cases, C22_a_subgroup_with_a_limit_of_its_own) {
@@ -114,14 +113,13 @@ void expect_scopes(const communicator& c) {
 
 TEST(cases, C23_scopes_govern_and_end) {
   for (const int ranks : {2, 3, 4}) {
-    run_ranks<support::threads>(
-        ranks,
-        [](communicator& world) {
-          EXPECT_EQ(world.effective_timeout(), timeout(60s));
-          expect_scopes(world);
-          rankcast::barrier(world);
-        },
-        {.default_timeout = {}});
+    run_ranks<support::threads>(ranks,
+                                [](communicator& world) {
+                                  EXPECT_EQ(world.effective_timeout(), timeout(60s));
+                                  expect_scopes(world);
+                                  rankcast::barrier(world);
+                                },
+                                {.default_timeout = {}});
   }
 }
 

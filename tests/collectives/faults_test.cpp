@@ -119,7 +119,9 @@ TEST(faults, a_peer_that_leaves_is_lost_at_once) {
           switch (call) {
             case 0: rankcast::barrier(world, everyone); break;
             case 1: rankcast::all_reduce(world, x, rankcast::sum, everyone); break;
-            case 2: rankcast::all_gather(world, x, data, {.completion = completion::everyone}); break;
+            case 2:
+              rankcast::all_gather(world, x, data, {.completion = completion::everyone});
+              break;
             case 3:
               rankcast::broadcast(world, x, {.root = 1, .completion = completion::everyone});
               break;
@@ -172,11 +174,13 @@ TEST(faults, a_message_peer_that_leaves_is_lost_but_what_it_sent_is_not) {
 }
 
 TEST(faults, a_root_that_ran_ahead_learns_of_it_later) {
+  gate ahead(2);
   gate end(2);
   run_ranks<support::threads>(2, [&](communicator& world) {
     int x = 0;
     if (world.rank() == 0) {
       rankcast::broadcast(world, x);  // local: it returns at once
+      ahead.pass();
       end.pass();
       const auto e = error_of<rankcast::revoked_error>([&] { world.flush(); });
       if (e) {
@@ -184,9 +188,9 @@ TEST(faults, a_root_that_ran_ahead_learns_of_it_later) {
         EXPECT_CONTAINS(e->what(), "disagree on the root");
       }
     } else {
-      const auto e = error_of<rankcast::mismatch_error>([&] {
-        rankcast::broadcast(world, x, {.root = 1, .completion = completion::everyone});
-      });
+      ahead.pass();
+      const auto e = error_of<rankcast::mismatch_error>(
+          [&] { rankcast::broadcast(world, x, {.root = 1, .completion = completion::everyone}); });
       if (e) {
         EXPECT_EQ(e->argument(), "root");
       }
@@ -276,7 +280,8 @@ TEST(faults, a_limit_of_zero) {
       EXPECT_EQ(x, 0);
     }
     if (world.rank() == 0) {
-      (void)error_of<rankcast::timeout_error>([&] { rankcast::receive(world, x, 1, {.timeout = 0s}); });
+      (void)error_of<rankcast::timeout_error>(
+          [&] { rankcast::receive(world, x, 1, {.timeout = 0s}); });
     }
     rankcast::barrier(world);
   });

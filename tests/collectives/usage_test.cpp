@@ -77,7 +77,8 @@ TEST(usage, one_rank_gives_overlapping_buffers) {
   one_is_wrong("overlap in part", [](const communicator& world, bool wrong) {
     std::vector<int> v(20);
     const std::span<int> all(v);
-    rankcast::all_reduce(world, all.first(8), all.subspan(wrong ? 4 : 10, 8), rankcast::sum, everyone);
+    rankcast::all_reduce(world, all.first(8), all.subspan(wrong ? 4 : 10, 8), rankcast::sum,
+                         everyone);
   });
 }
 
@@ -230,7 +231,8 @@ TEST(usage, a_reduction_that_throws) {
       if (bad) {
         (void)error_of<std::range_error>([&] { rankcast::all_reduce(world, v, f, everyone); });
       } else {
-        const auto e = error_of<rankcast::remote_error>([&] { rankcast::all_reduce(world, v, f, everyone); });
+        const auto e =
+            error_of<rankcast::remote_error>([&] { rankcast::all_reduce(world, v, f, everyone); });
         if (e) {
           EXPECT_EQ(e->rank(), 1);
           EXPECT_CONTAINS(e->what(), "cannot add");

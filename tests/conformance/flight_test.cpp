@@ -35,7 +35,8 @@ TYPED_TEST(flight, many_broadcasts_with_rotating_roots) {
         if (world.rank() == 2) std::shuffle(works.begin(), works.end(), random);
         for (auto& w : works) w.wait();
         for (int i = 0; i < count; ++i) {
-          EXPECT_EQ(data[index(i)], std::vector<int>(data[index(i)].size(), 1000 * (i % ranks) + i));
+          EXPECT_EQ(data[index(i)],
+                    std::vector<int>(data[index(i)].size(), 1000 * (i % ranks) + i));
         }
       });
     }
@@ -65,7 +66,8 @@ TYPED_TEST(flight, every_started_form) {
           std::vector<int> exchanged(n * all);
           std::vector<work> works;
           works.push_back(rankcast::start_barrier(world, {.completion = mode}));
-          works.push_back(rankcast::start_broadcast(world, cast, {.root = root, .completion = mode}));
+          works.push_back(
+              rankcast::start_broadcast(world, cast, {.root = root, .completion = mode}));
           works.push_back(
               rankcast::start_scatter(world, wide, share, {.root = root, .completion = mode}));
           works.push_back(
@@ -77,8 +79,8 @@ TYPED_TEST(flight, every_started_form) {
               rankcast::start_all_gather(world, mine, gathered_by_all, {.completion = mode}));
           works.push_back(rankcast::start_reduce(world, mine, folded, rankcast::sum,
                                                  {.root = root, .completion = mode}));
-          works.push_back(
-              rankcast::start_all_reduce(world, folded_by_all, rankcast::sum, {.completion = mode}));
+          works.push_back(rankcast::start_all_reduce(world, folded_by_all, rankcast::sum,
+                                                     {.completion = mode}));
           works.push_back(rankcast::start_reduce_scatter(world, wide, folded_share, rankcast::sum,
                                                          {.completion = mode}));
           works.push_back(rankcast::start_all_to_all(world, wide, exchanged, {.completion = mode}));
@@ -113,9 +115,9 @@ TYPED_TEST(flight, counts_and_callable_are_copied) {
     {
       const std::vector<std::int64_t> counts(3, 30);
       const int offset = 5;
-      w = rankcast::start_reduce_scatter(
-          world, data, share, [offset](int a, int b) { return a + b + offset; },
-          {.counts = std::vector<std::int64_t>(counts)});
+      w = rankcast::start_reduce_scatter(world, data, share,
+                                         [offset](int a, int b) { return a + b + offset; },
+                                         {.counts = std::vector<std::int64_t>(counts)});
     }
     std::vector<std::int64_t> other(64, -1);  // where the list may have been
     w->wait();

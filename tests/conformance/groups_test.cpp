@@ -10,7 +10,9 @@ using support::oracle::index;
 
 RANKCAST_CONFORMANCE_SUITE(groups);
 
-std::vector<int> members_of(const communicator& c) { return {c.members().begin(), c.members().end()}; }
+std::vector<int> members_of(const communicator& c) {
+  return {c.members().begin(), c.members().end()};
+}
 
 // A few collectives that go wrong when the group's numbers are not its own: every member finds the
 // values of the group's members, in the group's order.
@@ -64,7 +66,8 @@ TYPED_TEST(groups, keys_renumber) {
     EXPECT_EQ(members_of(backwards), (std::vector<int>{6, 5, 4, 3, 2, 1, 0}));
     exercise(backwards, me);
     const auto tied = world.split(me < 4 ? 5 : -5, me % 2);  // ties by the present numbers
-    EXPECT_EQ(members_of(tied), me < 4 ? (std::vector<int>{0, 2, 1, 3}) : (std::vector<int>{4, 6, 5}));
+    EXPECT_EQ(members_of(tied),
+              me < 4 ? (std::vector<int>{0, 2, 1, 3}) : (std::vector<int>{4, 6, 5}));
     exercise(tied, me);
     // A group of a group: the members are still told in the world's numbers.
     const auto inner = backwards.split(backwards.rank() % 2, -backwards.rank());
@@ -133,8 +136,8 @@ TYPED_TEST(groups, subgroup_of_a_list) {
     if (group.is_member()) exercise(group, me);
     const auto one = world.subgroup(std::vector<int>{2});
     if (me == 2) exercise(one, me);
-    for (const std::vector<int>& wrong :
-         {std::vector<int>{}, std::vector<int>{0, 4}, std::vector<int>{-1}, std::vector<int>{1, 1}}) {
+    for (const std::vector<int>& wrong : {std::vector<int>{}, std::vector<int>{0, 4},
+                                          std::vector<int>{-1}, std::vector<int>{1, 1}}) {
       (void)support::error_of<rankcast::usage_error>([&] { (void)world.subgroup(wrong); });
     }
     exercise(world, me);
@@ -185,7 +188,8 @@ TYPED_TEST(groups, limits_are_inherited_scopes_are_not) {
     EXPECT_EQ(child.effective_timeout(), rankcast::timeout(7s));
     EXPECT_EQ(child.default_completion(), rankcast::completion::everyone);
     EXPECT_EQ(world.duplicate().effective_timeout(), rankcast::timeout(7s));
-    EXPECT_EQ(world.split(0, 0, {.default_timeout = 2s}).effective_timeout(), rankcast::timeout(2s));
+    EXPECT_EQ(world.split(0, 0, {.default_timeout = 2s}).effective_timeout(),
+              rankcast::timeout(2s));
     child.set_default_timeout(1s);
     EXPECT_EQ(world.default_timeout(), rankcast::timeout(7s));
   });
@@ -203,7 +207,8 @@ TYPED_TEST(groups, close_is_a_goodbye_of_all) {
       EXPECT_EQ(arrived.load(), ranks);
       int x = 0;
       for (int i = 0; i < 2; ++i) {
-        const auto e = support::error_of<rankcast::usage_error>([&] { rankcast::broadcast(copy, x); });
+        const auto e =
+            support::error_of<rankcast::usage_error>([&] { rankcast::broadcast(copy, x); });
         if (e) {
           EXPECT_CONTAINS(e->what(), "closed");
         }

@@ -37,7 +37,9 @@ TYPED_TEST(messages, ring_of_every_dtype_and_size) {
 TYPED_TEST(messages, first_in_first_out) {
   run_ranks<TypeParam>(3, [](rankcast::communicator& world) {
     constexpr int count = 300;
-    const auto length = [](int i) { return static_cast<std::size_t>(i % 5 == 0 ? 100 : 1 + i % 3); };
+    const auto length = [](int i) {
+      return static_cast<std::size_t>(i % 5 == 0 ? 100 : 1 + i % 3);
+    };
     support::step("fifo");
     if (world.rank() != 0) {
       for (int i = 0; i < count; ++i) {
@@ -155,8 +157,8 @@ TYPED_TEST(messages, of_another_size_or_dtype_are_refused_on_both_sides) {
         }
       } else {
         std::vector<float> got(n, -1.0f);
-        const auto e = support::error_of<rankcast::mismatch_error>(
-            [&] { rankcast::receive(world, got, 0); });
+        const auto e =
+            support::error_of<rankcast::mismatch_error>([&] { rankcast::receive(world, got, 0); });
         if (e) {
           EXPECT_CONTAINS(e->what(), "int32");
           EXPECT_CONTAINS(e->what(), "float32");

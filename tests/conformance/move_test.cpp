@@ -4,11 +4,11 @@
 
 namespace {
 
-using support::oracle::counts;
 using support::pattern_by_rank;
 using support::run_ranks;
 using support::same;
 using support::tensor_of;
+using support::oracle::counts;
 
 RANKCAST_CONFORMANCE_SUITE(moves);
 
@@ -98,7 +98,8 @@ TYPED_TEST(moves, all_gather) {
     const auto mine = tensor_of(type, in[support::oracle::index(world.rank())]);
     auto got = support::room(type, size * world.size());
     rankcast::all_gather(world, mine, got);
-    EXPECT_TRUE(same(got, support::oracle::gather(in))) << where("all_gather", world, type, size, -1);
+    EXPECT_TRUE(same(got, support::oracle::gather(in)))
+        << where("all_gather", world, type, size, -1);
   });
 }
 
@@ -132,14 +133,16 @@ TYPED_TEST(moves, in_place_forms) {
     support::write_values(own, in[me]);
     if (world.rank() == root) {
       rankcast::gather(world, own, got, {.root = root});
-      EXPECT_TRUE(same(got, support::oracle::gather(in))) << where("gather", world, type, size, root);
+      EXPECT_TRUE(same(got, support::oracle::gather(in)))
+          << where("gather", world, type, size, root);
     } else {
       rankcast::gather(world, own, rankcast::nothing, {.root = root});
     }
 
     support::step("all_gather in place");
     rankcast::all_gather(world, own, got);
-    EXPECT_TRUE(same(got, support::oracle::gather(in))) << where("all_gather", world, type, size, -1);
+    EXPECT_TRUE(same(got, support::oracle::gather(in)))
+        << where("all_gather", world, type, size, -1);
 
     support::step("scatter in place");
     const auto all = support::pattern_values(root, size * n, root + 1);

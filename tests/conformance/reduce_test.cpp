@@ -8,9 +8,9 @@
 namespace {
 
 using rankcast::dtype;
+using support::run_ranks;
 using support::oracle::by_rank;
 using support::oracle::index;
-using support::run_ranks;
 
 RANKCAST_CONFORMANCE_SUITE(reductions);
 
@@ -100,12 +100,24 @@ void all_types(const F& f, std::int64_t modulus = 101) {
   }
 }
 
-TYPED_TEST(reductions, sum) { all_types<TypeParam>(rankcast::sum); }
-TYPED_TEST(reductions, product) { all_types<TypeParam>(rankcast::product, 3); }
-TYPED_TEST(reductions, minimum) { all_types<TypeParam>(rankcast::minimum); }
-TYPED_TEST(reductions, maximum) { all_types<TypeParam>(rankcast::maximum); }
-TYPED_TEST(reductions, logical_and) { all_types<TypeParam>(rankcast::logical_and, 2); }
-TYPED_TEST(reductions, logical_or) { all_types<TypeParam>(rankcast::logical_or, 2); }
+TYPED_TEST(reductions, sum) {
+  all_types<TypeParam>(rankcast::sum);
+}
+TYPED_TEST(reductions, product) {
+  all_types<TypeParam>(rankcast::product, 3);
+}
+TYPED_TEST(reductions, minimum) {
+  all_types<TypeParam>(rankcast::minimum);
+}
+TYPED_TEST(reductions, maximum) {
+  all_types<TypeParam>(rankcast::maximum);
+}
+TYPED_TEST(reductions, logical_and) {
+  all_types<TypeParam>(rankcast::logical_and, 2);
+}
+TYPED_TEST(reductions, logical_or) {
+  all_types<TypeParam>(rankcast::logical_or, 2);
+}
 
 TYPED_TEST(reductions, callable_with_state) {
   for (const int ranks : support::rank_counts) {
@@ -185,7 +197,8 @@ TYPED_TEST(reductions, order_is_the_rank_order) {
       std::uniform_real_distribution<float> mantissa(-1, 1);
       std::uniform_int_distribution<int> exponent(-20, 20);
       for (auto& v : in) {
-        for (std::size_t i = 0; i < n; ++i) v.push_back(std::ldexp(mantissa(random), exponent(random)));
+        for (std::size_t i = 0; i < n; ++i)
+          v.push_back(std::ldexp(mantissa(random), exponent(random)));
       }
       const auto wanted = support::oracle::reduce(in, rankcast::sum);
       auto backwards = in;

@@ -73,8 +73,8 @@ class player {
         f.send = in[me];
         f.receive.resize(index(size));
         f.wanted = support::oracle::scatter(in[index(root)], counts(index(n), size))[me];
-        f.work = rankcast::start_scatter(group_, f.send, f.receive,
-                                         {.root = root, .completion = mode});
+        f.work =
+            rankcast::start_scatter(group_, f.send, f.receive, {.root = root, .completion = mode});
         break;
       }
       case 2: {
@@ -156,8 +156,8 @@ class player {
     while (!flights_.empty()) {
       started& f = flights_.front();
       f.work.wait();
-      EXPECT_EQ(f.receive, f.wanted) << "call " << salt_ << " on " << group_.text() << ", rank "
-                                     << group_.rank();
+      EXPECT_EQ(f.receive, f.wanted)
+          << "call " << salt_ << " on " << group_.text() << ", rank " << group_.rank();
       flights_.pop_front();
     }
   }

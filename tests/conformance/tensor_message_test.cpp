@@ -13,7 +13,9 @@ using support::tensor_of;
 
 RANKCAST_CONFORMANCE_SUITE(tensor_messages);
 
-std::vector<std::int64_t> shape_of(const tensor& t) { return {t.shape().begin(), t.shape().end()}; }
+std::vector<std::int64_t> shape_of(const tensor& t) {
+  return {t.shape().begin(), t.shape().end()};
+}
 
 tensor shaped(dtype type, std::initializer_list<std::int64_t> shape, int rank) {
   tensor t(type, shape);
@@ -24,8 +26,7 @@ tensor shaped(dtype type, std::initializer_list<std::int64_t> shape, int rank) {
 
 bool equal(const tensor& a, const tensor& b) {
   return a.dtype() == b.dtype() && shape_of(a) == shape_of(b) &&
-         (a.bytes() == 0 ||
-          std::memcmp(a.view().address(), b.view().address(), a.bytes()) == 0);
+         (a.bytes() == 0 || std::memcmp(a.view().address(), b.view().address(), a.bytes()) == 0);
 }
 
 TYPED_TEST(tensor_messages, of_unknown_type_and_shape) {

@@ -5,12 +5,12 @@
 namespace {
 
 using rankcast::dtype;
-using support::oracle::by_rank;
-using support::oracle::counts;
-using support::oracle::index;
 using support::run_ranks;
 using support::same;
 using support::tensor_of;
+using support::oracle::by_rank;
+using support::oracle::counts;
+using support::oracle::index;
 
 RANKCAST_CONFORMANCE_SUITE(uneven);
 

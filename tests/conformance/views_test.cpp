@@ -8,9 +8,9 @@ namespace {
 using rankcast::dtype;
 using rankcast::layout;
 using rankcast::tensor_view;
+using support::run_ranks;
 using support::oracle::by_rank;
 using support::oracle::index;
-using support::run_ranks;
 
 RANKCAST_CONFORMANCE_SUITE(views);
 
@@ -64,8 +64,8 @@ class field {
   [[nodiscard]] bool neighbours_untouched() {
     const std::vector<int> mine = read();
     write(std::vector<int>(mine.size(), untouched));
-    const bool clean = std::all_of(cells_.begin(), cells_.end(),
-                                   [](int c) { return c == untouched; });
+    const bool clean =
+        std::all_of(cells_.begin(), cells_.end(), [](int c) { return c == untouched; });
     write(mine);
     return clean;
   }
@@ -183,9 +183,8 @@ TYPED_TEST(views, reductions) {
     support::step("reduce_scatter");
     field share(b, n);
     rankcast::reduce_scatter(world, mine.view(), share.view());
-    EXPECT_EQ(share.read(),
-              support::oracle::scatter(wanted, support::oracle::counts(
-                                                   index(world.size()), n))[me]);
+    EXPECT_EQ(share.read(), support::oracle::scatter(
+                                wanted, support::oracle::counts(index(world.size()), n))[me]);
     EXPECT_TRUE(share.neighbours_untouched());
     support::step("in place");
     rankcast::all_reduce(world, mine.view());

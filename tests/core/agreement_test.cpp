@@ -22,7 +22,8 @@ call_record record(opcode code, std::int64_t elements, dtype type = dtype::float
   return r;
 }
 
-std::optional<rankcast::disagreement> compare(const std::vector<std::optional<call_record>>& calls) {
+std::optional<rankcast::disagreement> compare(
+    const std::vector<std::optional<call_record>>& calls) {
   std::vector<const call_record*> pointers;
   for (const auto& c : calls) pointers.push_back(c ? &*c : nullptr);
   return compare_calls(pointers);

@@ -34,8 +34,10 @@ static_assert(readable_data<int> && readable_data<const double&> && readable_dat
 static_assert(readable_data<std::vector<float>> && readable_data<const std::array<int, 3>&>);
 static_assert(readable_data<std::span<const short>> && readable_data<std::string>);
 static_assert(readable_data<int[4]>);
-static_assert(readable_data<tensor> && readable_data<tensor_view> && readable_data<const_tensor_view>);
-static_assert(readable_data<plain> && readable_data<std::vector<plain>> && readable_data<nothing_t>);
+static_assert(readable_data<tensor> && readable_data<tensor_view> &&
+              readable_data<const_tensor_view>);
+static_assert(readable_data<plain> && readable_data<std::vector<plain>> &&
+              readable_data<nothing_t>);
 
 static_assert(!readable_data<std::vector<std::string>> && !readable_data<with_text>);
 static_assert(!readable_data<std::vector<bool>> && !readable_data<std::list<int>>);
@@ -45,7 +47,8 @@ static_assert(!readable_data<std::unique_ptr<int>>);
 
 static_assert(writable_data<int&> && writable_data<std::vector<float>&>);
 static_assert(writable_data<std::span<int>> && writable_data<const std::span<int>&>);
-static_assert(writable_data<tensor&> && writable_data<tensor_view> && writable_data<const tensor_view&>);
+static_assert(writable_data<tensor&> && writable_data<tensor_view> &&
+              writable_data<const tensor_view&>);
 static_assert(writable_data<plain&> && writable_data<nothing_t> && writable_data<int (&)[3]>);
 
 static_assert(!writable_data<const int&> && !writable_data<int>);

@@ -35,12 +35,15 @@ TEST(counters, count_every_byte_received) {
         EXPECT_EQ(received(world, [&] { rankcast::gather(world, a, wide, {.root = r}); }),
                   root ? others * bytes : 0);
         EXPECT_EQ(received(world, [&] { rankcast::all_gather(world, a, wide); }), others * bytes);
-        EXPECT_EQ(received(world, [&] { rankcast::all_to_all(world, wide, wide); }), others * bytes);
+        EXPECT_EQ(received(world, [&] { rankcast::all_to_all(world, wide, wide); }),
+                  others * bytes);
         EXPECT_EQ(received(world, [&] { rankcast::reduce_scatter(world, wide, a); }),
                   others * bytes);
-        EXPECT_EQ(received(world, [&] { rankcast::reduce(world, a, a, rankcast::sum, {.root = r}); }),
-                  root ? others * bytes : 0);
-        // Small: all of everybody. Large: the own slice of all, and the others' slices of the result.
+        EXPECT_EQ(
+            received(world, [&] { rankcast::reduce(world, a, a, rankcast::sum, {.root = r}); }),
+            root ? others * bytes : 0);
+        // Small: all of everybody. Large: the own slice of all, and the others' slices of the
+        // result.
         const std::uint64_t slice = bytes / static_cast<std::uint64_t>(ranks);
         EXPECT_EQ(received(world, [&] { rankcast::all_reduce(world, a); }),
                   bytes <= 256 ? others * bytes : others * slice * 2);

@@ -1,4 +1,5 @@
-// bfloat16 and float16 against arithmetic in double: all 65536 patterns, and rounding of many floats.
+// bfloat16 and float16 against arithmetic in double: all 65536 patterns, and rounding of many
+// floats.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -92,7 +93,8 @@ void around_every_middle(format f) {
     const double low = decode(f, static_cast<std::uint16_t>(u));
     const double high = decode(f, static_cast<std::uint16_t>(u + 1));
     const auto middle = static_cast<float>((low + high) / 2);
-    for (const float x : {std::nextafter(middle, -infinity), middle, std::nextafter(middle, infinity)}) {
+    for (const float x :
+         {std::nextafter(middle, -infinity), middle, std::nextafter(middle, infinity)}) {
       same_rounding<T>(f, x);
       same_rounding<T>(f, -x);
     }
@@ -102,10 +104,18 @@ void around_every_middle(format f) {
   }
 }
 
-TEST(dtype, bfloat16_every_pattern) { every_pattern<bfloat16>(bf16); }
-TEST(dtype, float16_every_pattern) { every_pattern<float16>(fp16); }
-TEST(dtype, bfloat16_around_every_middle) { around_every_middle<bfloat16>(bf16); }
-TEST(dtype, float16_around_every_middle) { around_every_middle<float16>(fp16); }
+TEST(dtype, bfloat16_every_pattern) {
+  every_pattern<bfloat16>(bf16);
+}
+TEST(dtype, float16_every_pattern) {
+  every_pattern<float16>(fp16);
+}
+TEST(dtype, bfloat16_around_every_middle) {
+  around_every_middle<bfloat16>(bf16);
+}
+TEST(dtype, float16_around_every_middle) {
+  around_every_middle<float16>(fp16);
+}
 
 TEST(dtype, random_floats_round_to_nearest) {
   std::mt19937 random(1);

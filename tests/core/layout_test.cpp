@@ -28,15 +28,17 @@ std::vector<std::int64_t> offsets(const layout& l) {
 }
 
 layout random_layout(std::mt19937& random) {
-  const auto below = [&](int n) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(n)); };
+  const auto below = [&](int n) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(n));
+  };
   std::vector<std::int64_t> shape(static_cast<std::size_t>(below(5)));
   for (auto& extent : shape) extent = below(8) == 0 ? 0 : 1 + below(4);
   layout l = layout::contiguous(shape);
   const auto style = below(4);
   for (int d = 0; d < l.dimensions; ++d) {
     auto& stride = l.strides[static_cast<std::size_t>(d)];
-    if (style == 1) stride *= below(2) == 0 ? 2 : -1;   // nested, spread or backwards
-    if (style == 2) stride = below(13) - 6;             // anything, zero too
+    if (style == 1) stride *= below(2) == 0 ? 2 : -1;  // nested, spread or backwards
+    if (style == 2) stride = below(13) - 6;            // anything, zero too
   }
   if (style == 3 && l.dimensions > 1) {
     std::swap(l.strides[0], l.strides[static_cast<std::size_t>(l.dimensions - 1)]);
@@ -57,7 +59,8 @@ TEST(layouts, walk_visits_every_element_in_order) {
       for (std::int64_t at = first; at < n;) {
         ASSERT_GE(walker.run(), 1);
         // Parts of a run and whole runs.
-        const std::int64_t step = trial % 2 == 0 ? std::min<std::int64_t>(walker.run(), 2) : walker.run();
+        const std::int64_t step =
+            trial % 2 == 0 ? std::min<std::int64_t>(walker.run(), 2) : walker.run();
         for (std::int64_t i = 0; i < step; ++i) {
           ASSERT_EQ(walker.offset() + i, wanted[static_cast<std::size_t>(at + i)]) << l.text();
         }

@@ -29,15 +29,20 @@ TEST(operations, sound_ones_pass) {
   std::vector<int> six(6);
   EXPECT_EQ(check_operation(make(opcode::barrier, {}, {}), 0, 3), "");
   EXPECT_EQ(check_operation(make(opcode::broadcast, read_buffer(two), {}, 2), 2, 3), "");
-  EXPECT_EQ(check_operation(make(opcode::scatter, read_buffer(six), write_buffer(two), 0), 0, 3), "");
+  EXPECT_EQ(check_operation(make(opcode::scatter, read_buffer(six), write_buffer(two), 0), 0, 3),
+            "");
   EXPECT_EQ(check_operation(make(opcode::scatter, {}, write_buffer(two), 0), 1, 3), "");
   EXPECT_EQ(check_operation(make(opcode::gather, read_buffer(two), {}, 0), 1, 3), "");
-  EXPECT_EQ(check_operation(make(opcode::all_gather, read_buffer(two), write_buffer(six)), 0, 3), "");
-  EXPECT_EQ(check_operation(make(opcode::all_to_all, read_buffer(six), write_buffer(six)), 0, 3), "");
-  EXPECT_EQ(check_operation(make(opcode::all_reduce, read_buffer(six), write_buffer(six)), 0, 3), "");
+  EXPECT_EQ(check_operation(make(opcode::all_gather, read_buffer(two), write_buffer(six)), 0, 3),
+            "");
+  EXPECT_EQ(check_operation(make(opcode::all_to_all, read_buffer(six), write_buffer(six)), 0, 3),
+            "");
+  EXPECT_EQ(check_operation(make(opcode::all_reduce, read_buffer(six), write_buffer(six)), 0, 3),
+            "");
   // In place: a rank's own block.
   const std::span own(six.data() + 2, 2);
-  EXPECT_EQ(check_operation(make(opcode::all_gather, read_buffer(own), write_buffer(six)), 1, 3), "");
+  EXPECT_EQ(check_operation(make(opcode::all_gather, read_buffer(own), write_buffer(six)), 1, 3),
+            "");
 }
 
 TEST(operations, wrong_ones_say_what) {
@@ -59,9 +64,11 @@ TEST(operations, wrong_ones_say_what) {
   wrong(make(opcode::scatter, {}, write_buffer(two), 0), "send buffer is missing");
   wrong(make(opcode::scatter, {}, {}, 0), "receive buffer is missing", 1);
   wrong(make(opcode::gather, {}, write_buffer(six), 0), "send buffer is missing");
-  wrong(make(opcode::scatter, read_buffer(five), write_buffer(two), 0), "5 elements, wanted 3 times");
+  wrong(make(opcode::scatter, read_buffer(five), write_buffer(two), 0),
+        "5 elements, wanted 3 times");
   wrong(make(opcode::scatter, read_buffer(five), {}, 0), "do not divide among 3");
-  wrong(make(opcode::all_reduce, read_buffer(six), write_buffer(five)), "sends 6 elements but receives 5");
+  wrong(make(opcode::all_reduce, read_buffer(six), write_buffer(five)),
+        "sends 6 elements but receives 5");
   wrong(make(opcode::all_to_all, read_buffer(five), write_buffer(five)), "same multiple of the 3");
   auto device = make(opcode::all_reduce, read_buffer(six), write_buffer(six));
   device.send.memory = rankcast::memory_kind::device;
@@ -99,7 +106,8 @@ TEST(operations, overlaps_are_refused) {
   EXPECT_EQ(check(opcode::all_reduce, part(0, 5), part(5, 5)), "");
   EXPECT_EQ(check(opcode::all_reduce, part(0, 5), part(0, 5)), "");
   EXPECT_CONTAINS(check(opcode::all_reduce, part(0, 5), part(4, 5)), "overlap in part");
-  EXPECT_CONTAINS(check(opcode::all_gather, part(5, 5), part(0, 10)), "overlap in part");  // not rank 0's
+  EXPECT_CONTAINS(check(opcode::all_gather, part(5, 5), part(0, 10)),
+                  "overlap in part");  // not rank 0's
   EXPECT_EQ(check(opcode::all_gather, part(0, 5), part(0, 10)), "");
   EXPECT_CONTAINS(check(opcode::scatter, part(0, 10), part(5, 5)), "overlap in part");
 
@@ -120,9 +128,12 @@ TEST(operations, overlaps_are_refused) {
   repeated.strides[0] = 0;
   const rankcast::tensor_view one_cell(v.data(), rankcast::dtype::int32, repeated);
   const auto far = part(10, 5);
-  EXPECT_CONTAINS(check_operation(make(opcode::all_reduce, read_buffer(far), write_buffer(one_cell)), 0, 2),
-                  "visit an address twice");
-  EXPECT_EQ(check_operation(make(opcode::all_reduce, read_buffer(one_cell), write_buffer(far)), 0, 2), "");
+  EXPECT_CONTAINS(
+      check_operation(make(opcode::all_reduce, read_buffer(far), write_buffer(one_cell)), 0, 2),
+      "visit an address twice");
+  EXPECT_EQ(
+      check_operation(make(opcode::all_reduce, read_buffer(one_cell), write_buffer(far)), 0, 2),
+      "");
 }
 
 // `overlap` against brute force on the touched cells.
@@ -137,7 +148,8 @@ TEST(operations, overlap_is_exact) {
     for (auto& b : buffers) {
       rankcast::layout l = rankcast::layout::contiguous(
           {static_cast<std::int64_t>(random() % 4), static_cast<std::int64_t>(random() % 5)});
-      l.strides = {static_cast<std::int64_t>(random() % 21) - 10, static_cast<std::int64_t>(random() % 9) - 4};
+      l.strides = {static_cast<std::int64_t>(random() % 21) - 10,
+                   static_cast<std::int64_t>(random() % 9) - 4};
       const auto first = static_cast<std::int64_t>(80 + random() % 25);
       std::vector<bool> mine(200);
       for (std::int64_t i = 0; i < l.extent(0); ++i) {

@@ -24,7 +24,7 @@ TEST(partitions, tile_exactly_in_whole_units) {
             ASSERT_EQ(s.count % unit, 0);
           }
           const std::int64_t units = (s.count + unit - 1) / unit;
-          ASSERT_LE(units, before);  // larger shares first
+          ASSERT_LE(units, before);                             // larger shares first
           ASSERT_GE(units, (total + unit - 1) / unit / ranks);  // near-even
           before = units;
           next = s.end();

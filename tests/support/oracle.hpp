@@ -15,7 +15,9 @@ using by_rank = std::vector<std::vector<T>>;
 
 using counts = std::vector<std::int64_t>;
 
-inline std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+inline std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
 
 template <class T>
 by_rank<T> broadcast(const by_rank<T>& in, int root) {

@@ -69,7 +69,9 @@ class progress_board {
 };
 
 /// Names what this rank does next; the watchdog prints it when that never ends.
-inline void step(const char* name) { progress_board::step(name); }
+inline void step(const char* name) {
+  progress_board::step(name);
+}
 
 /// Groups of tests have time limits of their own, so this is for faults of the library that no time
 /// limit ends. A hung thread cannot be joined: all that is left is to say so and to abort.

@@ -18,9 +18,12 @@ using rankcast::tensor;
 inline constexpr int rank_counts[] = {1, 2, 3, 4, 7, 8};
 
 /// First, last and middle.
-inline std::set<int> roots(int ranks) { return {0, ranks - 1, ranks / 2}; }
+inline std::set<int> roots(int ranks) {
+  return {0, ranks - 1, ranks / 2};
+}
 
-/// Zero, one, a prime, around a chunk, and above the eager limit (where senders' own memory is read).
+/// Zero, one, a prime, around a chunk, and above the eager limit (where senders' own memory is
+/// read).
 inline std::set<std::int64_t> sizes(std::size_t element_bytes, const world_options& options = {}) {
   const auto chunk = static_cast<std::int64_t>(options.chunk_bytes / element_bytes);
   const auto eager = static_cast<std::int64_t>(options.eager_bytes / element_bytes);
@@ -56,7 +59,8 @@ inline void write_values(rankcast::tensor_view t, const std::vector<std::int64_t
   ASSERT_EQ(t.elements(), static_cast<std::int64_t>(values.size()));
   ASSERT_TRUE(t.is_contiguous());
   if (t.dtype() == dtype::bytes) {
-    for (std::size_t i = 0; i < values.size(); ++i) t.address()[i] = static_cast<std::byte>(values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      t.address()[i] = static_cast<std::byte>(values[i]);
     return;
   }
   rankcast::visit(t.dtype(), "test", [&](auto tag) {
@@ -88,15 +92,16 @@ inline tensor room(dtype type, std::int64_t n) {
 inline testing::AssertionResult same(const tensor& got, const std::vector<std::int64_t>& values) {
   const tensor wanted = tensor_of(got.dtype(), values);
   if (got.elements() != wanted.elements()) {
-    return testing::AssertionFailure() << got.elements() << " elements, wanted " << wanted.elements();
+    return testing::AssertionFailure()
+           << got.elements() << " elements, wanted " << wanted.elements();
   }
   const std::size_t size = rankcast::size_of(got.dtype());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::byte* g = got.view().address() + i * size;
     const std::byte* w = wanted.view().address() + i * size;
     if (std::memcmp(g, w, size) != 0) {
-      return testing::AssertionFailure() << rankcast::name(got.dtype()) << " element " << i << " of "
-                                         << values.size() << " is not " << values[i];
+      return testing::AssertionFailure() << rankcast::name(got.dtype()) << " element " << i
+                                         << " of " << values.size() << " is not " << values[i];
     }
   }
   return testing::AssertionSuccess();

@@ -9,18 +9,22 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "bandwidth.hpp"
-#include "matrix.hpp"
 #include "rankcast/core/dtype.hpp"
 #include "rankcast/core/error.hpp"
-#include "threads.hpp"
+#include "transformer/math/bandwidth.hpp"
+#include "transformer/math/library_product.hpp"
+#include "transformer/math/matrix.hpp"
+#include "transformer/math/threads.hpp"
 
 namespace rankcast::transformer {
 namespace {
@@ -42,7 +46,9 @@ std::vector<Weight> random_weights(std::int64_t count, unsigned seed) {
   return result;
 }
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+std::size_t at(std::int64_t index) {
+  return static_cast<std::size_t>(index);
+}
 
 /// y with `gap` spare elements after each row, filled by one product on `threads` threads.
 std::vector<float> product(const matrix& weights, const std::vector<float>& x, std::int64_t rows,
@@ -55,110 +61,106 @@ std::vector<float> product(const matrix& weights, const std::vector<float>& x, s
 }
 
 template <class Weight>
-void check_products(int threads) {
+void check_products(std::int64_t out, std::int64_t in, storage kept, int threads) {
   constexpr std::int64_t gap = 3;
+  const auto values = random_weights<Weight>(out * in, 1);
+  const scoped_threads team(threads);
+  const auto weights = matrix::copy_of(out, in, std::span<const Weight>(values), kept);
+  for (const std::int64_t rows : {0, 1, 2, 5, 33}) {
+    const std::int64_t x_stride = in + 5;
+    auto x = random_values(std::max<std::int64_t>(rows, 1) * x_stride, 2);
+    // bfloat16 products may round x, so that they begin with x that is round already.
+    for (float& value : x) value = static_cast<float>(Weight(value));
+    const auto y = product(weights, x, rows, x_stride, gap, threads);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t o = 0; o < out; ++o) {
+        double sum = 0.0;
+        double scale = 0.0;
+        for (std::int64_t k = 0; k < in; ++k) {
+          const double term = double{static_cast<float>(values[at(o * in + k)])} *
+                              double{x[at(row * x_stride + k)]};
+          sum += term;
+          scale += std::abs(term);
+        }
+        ASSERT_NEAR(double{y[at(row * (out + gap) + o)]}, sum, scale * 4e-6 + 1e-12)
+            << out << "x" << in << ", " << rows << " rows: row " << row << ", output " << o;
+      }
+      for (std::int64_t o = out; o < out + gap; ++o) {
+        ASSERT_EQ(y[at(row * (out + gap) + o)], untouched) << "written past row " << row;
+      }
+    }
+    if (rows == 0) {
+      ASSERT_TRUE(std::all_of(y.begin(), y.end(), [](float v) { return v == untouched; }));
+    }
+  }
+}
+
+template <class Weight>
+void check_all_products() {
   for (const std::int64_t out : {1, 3, 64, 577}) {
     for (const std::int64_t in : {1, 7, 64, 576}) {
-      const auto values = random_weights<Weight>(out * in, 1);
-      const auto weights = matrix::copy_of(out, in, std::span<const Weight>(values));
-      for (const std::int64_t rows : {0, 1, 2, 5, 33}) {
-        const std::int64_t x_stride = in + 5;
-        const auto x = random_values(std::max<std::int64_t>(rows, 1) * x_stride, 2);
-        const auto y = product(weights, x, rows, x_stride, gap, threads);
-        for (std::int64_t row = 0; row < rows; ++row) {
-          for (std::int64_t o = 0; o < out; ++o) {
-            double sum = 0.0;
-            double scale = 0.0;
-            for (std::int64_t k = 0; k < in; ++k) {
-              const double term = double{static_cast<float>(values[at(o * in + k)])} *
-                                  double{x[at(row * x_stride + k)]};
-              sum += term;
-              scale += std::abs(term);
-            }
-            ASSERT_NEAR(double{y[at(row * (out + gap) + o)]}, sum, scale * 4e-6 + 1e-12)
-                << out << "x" << in << ", " << rows << " rows: row " << row << ", output " << o;
-          }
-          for (std::int64_t o = out; o < out + gap; ++o) {
-            ASSERT_EQ(y[at(row * (out + gap) + o)], untouched) << "written past row " << row;
-          }
-        }
-        if (rows == 0) {
-          ASSERT_TRUE(std::all_of(y.begin(), y.end(), [](float v) { return v == untouched; }));
-        }
+      for (const storage kept : {storage::packed, storage::rows}) {
+        for (const int threads : {1, 3}) check_products<Weight>(out, in, kept, threads);
       }
     }
   }
 }
 
 TEST(matrix, float32_products_match_float64) {
-  check_products<float>(1);
-  check_products<float>(2);
+  check_all_products<float>();
 }
 
 TEST(matrix, bfloat16_products_match_float64) {
-  check_products<bfloat16>(1);
-  check_products<bfloat16>(2);
+  check_all_products<bfloat16>();
+}
+
+TEST(matrix, bfloat16_products_round_no_more_than_x) {
+  constexpr std::int64_t out = 100;
+  constexpr std::int64_t in = 300;
+  const auto values = random_weights<bfloat16>(out * in, 15);
+  const auto weights = matrix::copy_of(out, in, std::span<const bfloat16>(values));
+  for (const std::int64_t rows : {1, 5}) {
+    const auto x = random_values(rows * in, 16);
+    const auto y = product(weights, x, rows, in, 0, 1);
+    for (std::int64_t o = 0; o < out; ++o) {
+      double sum = 0.0;
+      double scale = 0.0;
+      for (std::int64_t k = 0; k < in; ++k) {
+        const double term = double{static_cast<float>(values[at(o * in + k)])} * double{x[at(k)]};
+        sum += term;
+        scale += std::abs(term);
+      }
+      EXPECT_NEAR(double{y[at(o)]}, sum, scale * 0x1p-9) << rows << " rows, output " << o;
+    }
+  }
 }
 
 template <class Weight>
-void check_same_bits() {
+void check_same_bits(storage kept) {
   constexpr std::int64_t out = 577;
   constexpr std::int64_t in = 500;
   const auto values = random_weights<Weight>(out * in, 3);
-  const auto weights = matrix::copy_of(out, in, std::span<const Weight>(values));
-  const auto x = random_values(40 * in, 4);
-  const auto all = product(weights, x, 40, in, 0, 1);
-  EXPECT_EQ(all, product(weights, x, 40, in, 0, 1));
-  EXPECT_EQ(all, product(weights, x, 40, in, 0, 2));
-  EXPECT_EQ(all, product(weights, x, 40, in, 0, 3));
-  for (const std::int64_t rows : {1, 4, 9, 17}) {
-    const auto some = product(weights, x, rows, in, 0, 2);
-    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << rows << " rows";
-  }
-}
-
-TEST(matrix, a_row_has_the_same_bits_with_any_rows_and_threads) {
-  check_same_bits<float>();
-  check_same_bits<bfloat16>();
-}
-
-#if defined(__x86_64__)
-template <class Weight>
-void check_kernel_sets(const std::vector<detail::kernel_set>& sets) {
-  constexpr std::int64_t in = 300;
-  const auto panel = random_weights<Weight>(in * 32, 5);
-  const auto x = random_values(25 * in, 6);
-  for (const std::int64_t rows : {1, 3, 4, 8, 25}) {
-    std::vector<std::vector<float>> results;
-    for (const auto& set : sets) {
-      std::vector<float> y(at(rows * 32));
-      detail::panel_product(set, panel.data(), in, x.data(), rows, in, y.data(), 32, 30);
-      results.push_back(y);
+  const scoped_threads team(2);  // its size cuts the weights; who multiplies later changes no bits
+  const auto weights = matrix::copy_of(out, in, std::span<const Weight>(values), kept);
+  for (const std::int64_t rows : {1, 4, 9, 40}) {
+    const auto x = random_values(rows * in, 4);
+    const auto once = product(weights, x, rows, in, 0, 2);
+    for (const int threads : {1, 2, 3, 1, 2}) {
+      EXPECT_EQ(once, product(weights, x, rows, in, 0, threads)) << rows << " rows";
     }
-    for (std::size_t i = 0; i < results.front().size(); ++i) {
-      ASSERT_NEAR(results.front()[i], results.back()[i], 1e-4) << sets.front().name;
-    }
-    for (std::size_t i = 2; i < results.size(); ++i) EXPECT_EQ(results[1], results[i]);
   }
 }
 
-TEST(matrix, every_instruction_set_agrees) {
-  std::vector<detail::kernel_set> sets{
-      detail::portable_kernels(std::make_integer_sequence<int, 4>())};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    sets.push_back(detail::avx2_kernels(std::make_integer_sequence<int, 3>()));
+TEST(matrix, the_same_product_has_the_same_bits_on_any_team) {
+  for (const storage kept : {storage::packed, storage::rows}) {
+    check_same_bits<float>(kept);
+    check_same_bits<bfloat16>(kept);
   }
-  if (__builtin_cpu_supports("avx512f")) {
-    sets.push_back(detail::avx512_kernels(std::make_integer_sequence<int, 8>()));
-  }
-  check_kernel_sets<float>(sets);
-  check_kernel_sets<bfloat16>(sets);
 }
-#endif
 
 TEST(matrix, rows_written_one_by_one_are_read_back) {
   const auto values = random_weights<bfloat16>(35 * 9, 7);
-  matrix weights(35, 9, dtype::bfloat16);
+  matrix weights(35, 9, dtype::bfloat16, storage::rows);
   for (std::int64_t o = 0; o < 35; ++o) {
     const auto row = weights.row(o);
     ASSERT_EQ(row.size(), 18U);
@@ -166,7 +168,7 @@ TEST(matrix, rows_written_one_by_one_are_read_back) {
   }
   weights.finish();
   weights.finish();
-  EXPECT_EQ(weights.bytes(), 64U * 9U * 2U);
+  EXPECT_EQ(weights.bytes(), 35U * 9U * 2U);
   std::vector<float> read(9);
   for (std::int64_t o = 0; o < 35; ++o) {
     weights.read_row(o, read.data());
@@ -174,6 +176,35 @@ TEST(matrix, rows_written_one_by_one_are_read_back) {
       EXPECT_EQ(read[at(k)], static_cast<float>(values[at(o * 9 + k)]));
     }
   }
+}
+
+template <class Weight>
+void check_reading_back() {
+  const auto values = random_weights<Weight>(300 * 200, 10);
+  const std::vector<float> expected(values.begin(), values.end());
+  for (const storage kept : {storage::packed, storage::rows}) {
+    for (const int threads : {1, 2}) {
+      const scoped_threads team(threads);
+      const auto weights = matrix::copy_of(300, 200, std::span<const Weight>(values), kept);
+      std::vector<float> read(expected.size());
+      weights.to_rows(read.data());
+      EXPECT_EQ(read, expected);
+    }
+  }
+}
+
+TEST(matrix, all_weights_are_read_back_as_rows) {
+  check_reading_back<float>();
+  check_reading_back<bfloat16>();
+}
+
+TEST(matrix, a_moved_matrix_multiplies_as_before) {
+  const auto values = random_weights<float>(100 * 30, 11);
+  auto weights = matrix::copy_of(100, 30, std::span<const float>(values));
+  const auto x = random_values(30, 12);
+  const auto expected = product(weights, x, 1, 30, 0, 1);
+  const matrix moved = std::move(weights);
+  EXPECT_EQ(product(moved, x, 1, 30, 0, 1), expected);
 }
 
 TEST(matrix, infinite_inputs_do_not_reach_other_rows) {
@@ -205,23 +236,54 @@ TEST(matrix, misuse_is_an_error) {
   EXPECT_THROW(weights.product(x.data(), 2, 3, y.data(), 4), usage_error);
   EXPECT_THROW(weights.product(x.data(), 2, 4, y.data(), 3), usage_error);
   EXPECT_THROW(weights.read_row(-1, y.data()), usage_error);
+  EXPECT_THROW(weights.read_row(0, y.data()), usage_error) << "packed";
+  EXPECT_THROW(matrix(4, 4, dtype::float32).to_rows(y.data()), usage_error);
 }
 
 TEST(matrix, two_ranks_multiply_at_once) {
-  const auto values = random_weights<float>(192 * 64, 8);
-  const auto weights = matrix::copy_of(192, 64, std::span<const float>(values));
-  const auto x = random_values(64, 9);
-  const auto expected = product(weights, x, 1, 64, 0, 1);
-  std::atomic<int> wrong{0};
-  const auto rank = [&] {
-    for (int i = 0; i < 200; ++i) {
-      if (product(weights, x, 1, 64, 0, 1 + i % 2) != expected) ++wrong;
-    }
+  for (const std::int64_t rows : {1, 7}) {
+    const auto values = random_weights<float>(640 * 128, 8);
+    const scoped_threads team(2);
+    const auto weights = matrix::copy_of(640, 128, std::span<const float>(values));
+    const auto x = random_values(rows * 128, 9);
+    const auto expected = product(weights, x, rows, 128, 0, 1);
+    std::atomic<int> wrong{0};
+    const auto rank = [&] {
+      for (int i = 0; i < 100; ++i) {
+        if (product(weights, x, rows, 128, 0, 1 + i % 2) != expected) ++wrong;
+      }
+    };
+    std::thread other(rank);
+    rank();
+    other.join();
+    EXPECT_EQ(wrong.load(), 0);
+  }
+}
+
+// OpenMP workers would spin on the cores of other ranks.
+TEST(matrix, products_start_no_threads_of_their_own) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };
-  std::thread other(rank);
-  rank();
-  other.join();
-  EXPECT_EQ(wrong.load(), 0);
+  std::thread([&] {
+    const auto before = threads();
+    const auto values = random_weights<float>(640 * 640, 13);
+    const auto weights = matrix::copy_of(640, 640, std::span<const float>(values));
+    static_cast<void>(product(weights, random_values(64 * 640, 14), 64, 640, 0, 1));
+    EXPECT_EQ(threads(), before);
+  }).join();
+}
+
+TEST(matrix, failures_of_the_library_are_transport_errors) {
+  detail::library_thread& library = detail::library_thread::mine();
+  try {
+    library.multiply({dtype::float32, detail::block_layout::rows, 1, -1, 4}, nullptr, nullptr,
+                     nullptr);
+    FAIL() << "nothing thrown";
+  } catch (const transport_error& e) {
+    EXPECT_NE(e.code(), 0);
+    EXPECT_NE(std::string(e.what()).find("float32 weights [-1, 4]"), std::string::npos) << e.what();
+  }
 }
 
 TEST(threads, a_round_calls_the_body_on_the_caller_and_at_most_once_per_worker) {

@@ -1,4 +1,4 @@
-/// The weights of one matrix product, packed in place for it, which also serve as embedding rows.
+/// The weights of one matrix product, as oneDNN takes them; as rows, also an embedding table.
 #pragma once
 
 #include <algorithm>
@@ -10,48 +10,59 @@
 #include <string>
 #include <vector>
 
+#include "library_product.hpp"
 #include "pages.hpp"
-#include "panel_product.hpp"
 #include "rankcast/core/dtype.hpp"
 #include "rankcast/core/error.hpp"
 #include "rankcast/core/tensor.hpp"
+#include "shared_product.hpp"
 #include "threads.hpp"
 
 namespace rankcast::transformer {
 
-/// Weights [out, in] in float32 or bfloat16, for y = x * transposed(weights).
+/// How the weights of a matrix lie once it is finished.
+enum class storage : std::uint8_t {
+  packed,  ///< as products with them are fastest
+  rows,    ///< [out, in]: read_row() works; float32 products take longer, of 4 to 8 rows twice as
+           ///< long
+};
+
+/// Weights [out, in] in float32 or bfloat16, for y = x * transposed(weights), computed by oneDNN.
 ///
-/// Filled row by row through row(), then packed by finish() and constant from there on. Packing
-/// happens within the same memory: 32 rows take the same bytes in both layouts, so no second copy
-/// exists at any time. After finish() any number of threads may call the const functions at once.
+/// Filled row by row through row(), then finished by finish() and constant from there on. With
+/// storage::packed, finish() holds the weights of this one matrix twice; at any other time they
+/// exist once. bfloat16 weights stay in rows either way: that is what oneDNN reads fastest.
+/// After finish() any number of threads may call the const functions at once.
 class matrix {
  public:
   /// Zero weights, to be written through row(). `type` is dtype::float32 or dtype::bfloat16.
   /// Throws usage_error for other types, out < 1 or in < 1; std::bad_alloc.
-  matrix(std::int64_t out, std::int64_t in, dtype type) : out_(out), in_(in), type_(type) {
+  matrix(std::int64_t out, std::int64_t in, dtype type, storage kept = storage::packed)
+      : out_(out), in_(in), type_(type), storage_(kept) {
     if (type != dtype::float32 && type != dtype::bfloat16) {
       throw usage_error("matrix: weights are float32 or bfloat16, not " + std::string(name(type)));
     }
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 8;
-    if (out < 1 || in < 1 || out > most - width || in > most / (out + width)) {
+    if (out < 1 || in < 1 || in > most / out) {
       throw usage_error("matrix: no weights of shape [" + std::to_string(out) + ", " +
                         std::to_string(in) + "]");
     }
-    storage_ = pages(static_cast<std::size_t>(panels() * width) * row_bytes());
+    weights_ = pages(static_cast<std::size_t>(out_) * row_bytes());
   }
 
   /// A finished copy of contiguous weights [out, in]; Weight is float or bfloat16.
   /// Throws like the constructor, and usage_error when weights.size() is not out * in.
   template <class Weight>
   [[nodiscard]] static matrix copy_of(std::int64_t out, std::int64_t in,
-                                      std::span<const Weight> weights) {
-    matrix result(out, in, dtype_of<Weight>());
+                                      std::span<const Weight> weights,
+                                      storage kept = storage::packed) {
+    matrix result(out, in, dtype_of<Weight>(), kept);
     if (weights.size() != static_cast<std::size_t>(out * in)) {
       throw usage_error("matrix::copy_of: " + std::to_string(weights.size()) +
                         " weights for shape [" + std::to_string(out) + ", " + std::to_string(in) +
                         "]");
     }
-    std::memcpy(result.storage_.data(), weights.data(), weights.size_bytes());
+    std::memcpy(result.weights_.data(), weights.data(), weights.size_bytes());
     result.finish();
     return result;
   }
@@ -59,18 +70,18 @@ class matrix {
   [[nodiscard]] std::int64_t out() const noexcept { return out_; }
   [[nodiscard]] std::int64_t in() const noexcept { return in_; }
   [[nodiscard]] dtype type() const noexcept { return type_; }
-  [[nodiscard]] bool finished() const noexcept { return finished_; }
+  [[nodiscard]] bool finished() const noexcept { return !parts_.empty(); }
 
-  /// Bytes of weights one product reads: out * in elements, with out rounded up to 32.
-  [[nodiscard]] std::size_t bytes() const noexcept { return storage_.size(); }
+  /// Bytes of weights one product reads: out * in elements, and some padding when packed.
+  [[nodiscard]] std::size_t bytes() const noexcept { return weights_.size(); }
 
   /// The writable bytes of the `in` weights of output `index`, before finish(). Rows are
   /// contiguous: row(i + 1) begins where row(i) ends, so several rows may be written at once.
   /// Throws usage_error after finish() or for an index outside [0, out).
   [[nodiscard]] std::span<std::byte> row(std::int64_t index) {
-    if (finished_) throw usage_error("matrix::row: the weights are already packed by finish()");
+    if (finished()) throw usage_error("matrix::row: the weights are already finished");
     check_index(index, "matrix::row");
-    return {storage_.data() + static_cast<std::size_t>(index) * row_bytes(), row_bytes()};
+    return {weights_.data() + static_cast<std::size_t>(index) * row_bytes(), row_bytes()};
   }
 
   /// Writable weights [count, in] of outputs [first, first + count), before finish().
@@ -84,25 +95,33 @@ class matrix {
     return {address, type_, layout::contiguous({count, in_})};
   }
 
-  /// Packs the weights for product() and read_row(), on the calling thread alone: one to two
-  /// seconds per gigabyte. A second call does nothing. Throws std::bad_alloc (32 rows of scratch).
+  /// Prepares the weights for product(), on the caller's team, and cuts them for as many threads as
+  /// that team has: products run best on a team of the same size. Packing costs about half a second
+  /// per gigabyte and thread. A second call does nothing.
+  /// Throws transport_error when oneDNN fails, std::bad_alloc (the weights once more, if packed).
   void finish() {
-    if (finished_) return;
-    if (type_ == dtype::float32)
-      pack<float>();
-    else
-      pack<bfloat16>();
-    finished_ = true;
+    if (finished()) return;
+    const std::int64_t count = part_outputs();
+    std::vector<detail::output_range> parts;
+    for (std::int64_t first = 0; first < out_; first += count) {
+      parts.push_back({first, std::min(count, out_ - first),
+                       weights_.data() + static_cast<std::size_t>(first) * row_bytes()});
+    }
+    if (lies_packed()) pack(parts);
+    parts_ = std::move(parts);
   }
 
-  /// y[rows, out] = x[rows, in] * transposed(weights), in float32.
+  /// y[rows, out] = x[rows, in] * transposed(weights), in float32; with bfloat16 weights and up to
+  /// four rows, x is rounded to bfloat16 first (where the processor has AVX-512).
   ///
   /// Row r of x begins at x + r * x_stride, of y at y + r * y_stride (elements); x and y do not
-  /// overlap. Every sum is one float32 chain in the order of the inputs: the bits of a row depend
-  /// neither on the other rows nor on the number of threads. Runs on the caller's team
+  /// overlap. The same call gives the same bits each time; another number of rows, or weights
+  /// finished by a team of another size, may add in another order. Runs on the caller's team
   /// (scoped_threads). With few rows it costs one read of bytes() from memory; from about 16 rows
-  /// on, the arithmetic: 2 * rows * out * in operations.
-  /// Throws usage_error before finish(), for rows < 0, or strides below the row length.
+  /// on, the arithmetic: 2 * rows * out * in operations. The first product of each number of rows
+  /// costs half a millisecond more.
+  /// Throws usage_error before finish(), for rows < 0, or strides below the row length;
+  /// transport_error when oneDNN fails; std::bad_alloc.
   void product(const float* x, std::int64_t rows, std::int64_t x_stride, float* y,
                std::int64_t y_stride) const {
     check_finished("matrix::product");
@@ -113,68 +132,80 @@ class matrix {
                         std::to_string(out_) + " elements");
     }
     if (rows == 0) return;
-    if (type_ == dtype::float32)
-      multiply<float>(x, rows, x_stride, y, y_stride);
-    else
-      multiply<bfloat16>(x, rows, x_stride, y, y_stride);
+    const auto layout = lies_packed() ? detail::block_layout::packed : detail::block_layout::rows;
+    detail::shared_product{type_, layout, in_, x, rows, x_stride, y, y_stride}.run(parts_);
   }
 
-  /// to[in] = the weights of output `index`, as float32: the embedding of one token. Costs `in`
-  /// reads 32 elements apart. Throws usage_error before finish() or for an index outside [0, out).
+  /// to[in] = the weights of output `index`, as float32: the embedding of one token.
+  /// Throws usage_error before finish(), without storage::rows, or for an index outside [0, out).
   void read_row(std::int64_t index, float* to) const {
     check_finished("matrix::read_row");
     check_index(index, "matrix::read_row");
-    if (type_ == dtype::float32)
-      gather<float>(index, to);
-    else
-      gather<bfloat16>(index, to);
+    if (storage_ != storage::rows) throw usage_error("matrix::read_row: needs storage::rows");
+    copy_rows(weights_.data() + static_cast<std::size_t>(index) * row_bytes(), 1, to);
   }
 
- private:
-  static constexpr std::int64_t width = detail::panel_width;
-
-  [[nodiscard]] std::int64_t panels() const noexcept { return (out_ + width - 1) / width; }
-  [[nodiscard]] std::size_t row_bytes() const noexcept {
-    return static_cast<std::size_t>(in_) * size_of(type_);
-  }
-
-  /// Panel `index`: 32 outputs, [32, in] before finish() and [in, 32] after it.
-  template <class Weight>
-  [[nodiscard]] const Weight* panel(std::int64_t index) const noexcept {
-    return reinterpret_cast<const Weight*>(storage_.data()) + index * width * in_;
-  }
-
-  template <class Weight>
-  void pack() {
-    std::vector<Weight> rows(static_cast<std::size_t>(width * in_));
-    for (std::int64_t p = 0; p < panels(); ++p) {
-      const auto from = panel<Weight>(p);
-      std::copy_n(from, rows.size(), rows.data());
-      auto to = const_cast<Weight*>(from);
-      for (std::int64_t k = 0; k < in_; ++k) {
-        for (std::int64_t o = 0; o < width; ++o) {
-          *to++ = rows[static_cast<std::size_t>(o * in_ + k)];
-        }
+  /// to[out, in] = all weights, as float32, whatever the storage.
+  /// Throws usage_error before finish(); transport_error when oneDNN fails; std::bad_alloc.
+  void to_rows(float* to) const {
+    check_finished("matrix::to_rows");
+    for (const detail::output_range& part : parts_) {
+      float* const rows = to + part.first * in_;
+      if (lies_packed()) {
+        detail::library_thread::mine().unpack(part.weights, rows, part.count, in_);
+      } else {
+        copy_rows(part.weights, part.count, rows);
       }
     }
   }
 
-  template <class Weight>
-  void multiply(const float* x, std::int64_t rows, std::int64_t x_stride, float* y,
-                std::int64_t y_stride) const {
-    static const detail::kernel_set kernels = detail::choose_kernels();
-    split_range(panels(), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t p = first; p < last; ++p) {
-        detail::panel_product(kernels, panel<Weight>(p), in_, x, rows, x_stride, y + p * width,
-                              y_stride, std::min(width, out_ - p * width));
-      }
-    });
+ private:
+  [[nodiscard]] std::size_t row_bytes() const noexcept {
+    return static_cast<std::size_t>(in_) * size_of(type_);
   }
 
-  template <class Weight>
-  void gather(std::int64_t index, float* to) const {
-    const Weight* from = panel<Weight>(index / width) + index % width;
-    for (std::int64_t k = 0; k < in_; ++k) to[k] = from[k * width];
+  [[nodiscard]] bool lies_packed() const noexcept {
+    return storage_ == storage::packed && type_ == dtype::float32;
+  }
+
+  // Outputs of each part: one part per thread, in whole blocks of oneDNN's layout. Below 128 KiB a
+  // part takes no longer than it takes to wake a thread for it.
+  [[nodiscard]] std::int64_t part_outputs() const noexcept {
+    constexpr std::int64_t block = 64;
+    constexpr std::int64_t least_bytes = std::int64_t{128} << 10;
+    const thread_team* const team = scoped_threads::current();
+    const std::int64_t threads = team == nullptr ? 1 : team->size();
+    const std::int64_t least = least_bytes / static_cast<std::int64_t>(row_bytes());
+    const std::int64_t count = std::max(least, (out_ + threads - 1) / threads);
+    return (count / block + (count % block == 0 ? 0 : 1)) * block;
+  }
+
+  void pack(std::vector<detail::output_range>& parts) {
+    constexpr std::size_t alignment = 64;
+    std::size_t bytes = 0;
+    std::vector<std::size_t> begins;
+    for (const detail::output_range& part : parts) {
+      begins.push_back(bytes);
+      bytes += detail::library_thread::mine().packed_bytes(part.count, in_);
+      bytes = (bytes + alignment - 1) / alignment * alignment;
+    }
+    pages packed(bytes);
+    detail::split_range_throwing(std::ssize(parts), [&](std::int64_t i) {
+      detail::output_range& part = parts[static_cast<std::size_t>(i)];
+      std::byte* const to = packed.data() + begins[static_cast<std::size_t>(i)];
+      detail::library_thread::mine().pack(reinterpret_cast<const float*>(part.weights), to,
+                                          part.count, in_);
+      part.weights = to;
+    });
+    weights_ = std::move(packed);
+  }
+
+  void copy_rows(const std::byte* from, std::int64_t rows, float* to) const {
+    if (type_ == dtype::float32) {
+      std::memcpy(to, from, static_cast<std::size_t>(rows) * row_bytes());
+    } else {
+      detail::widen(reinterpret_cast<const bfloat16*>(from), rows * in_, to);
+    }
   }
 
   void check_index(std::int64_t index, const char* where) const {
@@ -183,14 +214,15 @@ class matrix {
                       std::to_string(out_));
   }
   void check_finished(const char* where) const {
-    if (!finished_) throw usage_error(std::string(where) + ": call finish() first");
+    if (!finished()) throw usage_error(std::string(where) + ": call finish() first");
   }
 
   std::int64_t out_;
   std::int64_t in_;
   dtype type_;
-  bool finished_ = false;
-  pages storage_;
+  storage storage_;
+  pages weights_;
+  std::vector<detail::output_range> parts_{};  // none before finish()
 };
 
 }  // namespace rankcast::transformer

@@ -67,7 +67,7 @@ class vocabulary_embedding final : public embedding {
   void partition(checkpoint& from) override {
     const stored_tensor& stored = from.stored(name());
     if (rows_.count == 0) return;
-    table_ = std::make_shared<matrix>(rows_.count, hidden(), type());
+    table_ = std::make_shared<matrix>(rows_.count, hidden(), type(), storage::rows);
     copy_slices(stored, {vocabulary(), hidden()}, 0, {rows_}, table_->rows(0, rows_.count));
     table_->finish();
   }
@@ -107,7 +107,7 @@ class hidden_embedding final : public embedding {
   void partition(checkpoint& from) override {
     const stored_tensor& stored = from.stored(name());
     if (columns_.count == 0) return;
-    table_ = std::make_unique<matrix>(vocabulary(), columns_.count, type());
+    table_ = std::make_unique<matrix>(vocabulary(), columns_.count, type(), storage::rows);
     copy_slices(stored, {vocabulary(), hidden()}, 1, {columns_}, table_->rows(0, vocabulary()));
     table_->finish();
   }

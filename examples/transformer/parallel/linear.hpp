@@ -113,7 +113,7 @@ class column_linear final : public parallel_layer {
   [[nodiscard]] tensor gather() const override {
     if (!can_gather()) return parallel_layer::gather();
     tensor mine(dtype::float32, {out_, in_});
-    for (std::int64_t r = 0; r < out_; ++r) weight_->read_row(r, mine.data<float>() + r * in_);
+    if (weight_ != nullptr) weight_->to_rows(mine.data<float>());
     std::vector<std::int64_t> counts = output_.widths();
     for (auto& c : counts) c *= in_;
     tensor whole(dtype::float32, {output_.total(), in_});

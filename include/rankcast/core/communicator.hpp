@@ -116,7 +116,8 @@ class RANKCAST_API communicator {
   /// Waits for nothing; throws the first cause if the group was revoked meanwhile.
   void flush() const { link("flush").check(); }
 
-  /// Ends the group on all ranks at once; `cause` is what the others will read.
+  /// Ends the group on all ranks at once; `cause` is what the others will read. May be called from
+  /// any thread: it is how a program gives up a call that another of its threads waits in.
   void revoke(const std::string& cause) const { link("revoke").revoke(cause); }
 
   [[nodiscard]] std::vector<rank_state> health() const { return link("health").health(); }

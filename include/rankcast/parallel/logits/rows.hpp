@@ -32,10 +32,13 @@ inline constexpr std::size_t lanes = 8;
 using logit_chunk = std::array<float, static_cast<std::size_t>(chunk_logits)>;
 
 /// exp(x) for -infinity <= x <= 0, relative error below 3e-7; below -87 it is 0. Plain arithmetic,
-/// so that every rank that runs this binary gets the same bits, and loops over it vectorise.
+/// so that every rank that runs this binary gets the same bits. The limit is applied to the bits,
+/// as integers: a choice between floats would become a branch, which loops cannot vectorise.
 /// Source: Cephes, expf.
 [[nodiscard]] inline float exp_nonpositive(float x) noexcept {
-  const float y = x < -87.0f ? -87.0f : x;
+  constexpr auto limit = std::bit_cast<std::int32_t>(87.0f);
+  const std::int32_t magnitude = std::bit_cast<std::int32_t>(x) & 0x7fffffff;
+  const float y = -std::bit_cast<float>(std::min(magnitude, limit));
   const auto n = static_cast<std::int32_t>(y * 1.44269504088896341f - 0.5f);  // rounds, as y <= 0
   const auto f = static_cast<float>(n);
   const float r = (y - f * 0.693359375f) + f * 2.12194440e-4f;
@@ -46,8 +49,9 @@ using logit_chunk = std::array<float, static_cast<std::size_t>(chunk_logits)>;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  const float scaled = p * std::bit_cast<float>((n + 127) << 23);
-  return x < -87.0f ? 0.0f : scaled;
+  const auto scaled = std::bit_cast<std::int32_t>(p * std::bit_cast<float>((n + 127) << 23));
+  const std::int32_t kept = (magnitude - limit - 1) >> 31;  // all ones up to the limit, else zero
+  return std::bit_cast<float>(scaled & kept);
 }
 
 template <class T>

@@ -123,7 +123,8 @@ struct alignas(128) member {
   std::atomic<std::int64_t> last_time{0};  // steady clock, ns
 
   std::vector<publication> slots{static_cast<std::size_t>(window)};
-  revocation cause;
+  revocation cause;                  // written once, by the thread that set `claimed`
+  std::atomic<bool> claimed{false};
   mailbox mail;
 };
 

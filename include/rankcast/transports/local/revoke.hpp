@@ -18,7 +18,7 @@ namespace rankcast::inline v0::local {
 
 /// Revokes the group with this rank's cause, unless another was first.
 inline void claim(group& g, int rank, revocation cause) noexcept {
-  if (revoked(g)) return;
+  if (revoked(g) || g.of(rank).claimed.exchange(true)) return;
   g.of(rank).cause = std::move(cause);
   int open = 0;
   g.state.compare_exchange_strong(open, rank + 1, std::memory_order_seq_cst);

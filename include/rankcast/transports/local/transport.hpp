@@ -128,8 +128,9 @@ class local_transport final : public transport {
     r.why = revocation::kind::failure;
     r.text = cause;
     r.ranks = {rank_};
+    // Any thread may revoke; what is in flight fails when its own thread looks next.
     claim(*group_, rank_, std::move(r));
-    fail_all();
+    wait_for_movers(*group_, rank_);
   }
 
   void abandon(flight& f) noexcept override {
