@@ -123,8 +123,8 @@ int generate(const generate_settings& settings, const std::filesystem::path& fol
   }
   if (texts.size() > 1) {
     for (std::size_t p = 0; p < texts.size(); ++p) {
-      std::printf("[%zu] %s%s\n", p,
-                  p < settings.prompts.size() ? settings.prompts[p].c_str() : "", texts[p].c_str());
+      std::printf("[%zu] %s%s\n", p, p < settings.prompts.size() ? settings.prompts[p].c_str() : "",
+                  texts[p].c_str());
     }
   }
 
@@ -142,10 +142,11 @@ int generate(const generate_settings& settings, const std::filesystem::path& fol
   }
   if (compared) {
     std::printf("%s", compared->notes().c_str());
-    std::printf("sharded against unsharded over %d tokens: %s, %d ties, largest logit difference "
-                "%.3g\n",
-                compared->steps(), compared->tokens_agree() ? "tokens agree" : "TOKENS DIFFER",
-                compared->ties(), static_cast<double>(compared->max_logit_difference()));
+    std::printf(
+        "sharded against unsharded over %d tokens: %s, %d ties, largest logit difference "
+        "%.3g\n",
+        compared->steps(), compared->tokens_agree() ? "tokens agree" : "TOKENS DIFFER",
+        compared->ties(), static_cast<double>(compared->max_logit_difference()));
   }
   if (!settings.json_file.empty()) {
     write_report(settings.json_file, settings, figures, texts, bandwidth,

@@ -1,5 +1,5 @@
-/// rankcast: collectives on tensors between ranks. This header is all that needs no outside library;
-/// include the header of one backend more for MPI or NCCL.
+/// rankcast: collectives on tensors between ranks. This header is all that needs no outside
+/// library; include the header of one backend more for MPI or NCCL.
 #pragma once
 
 #include "rankcast/collectives/barrier.hpp"           // IWYU pragma: export

@@ -129,8 +129,8 @@ TEST(cases, C31_every_id_belongs_to_a_rank) {
       hidden_embedding by_hidden(world, "table", 10, 2, dtype::float32);
       by_vocabulary.partition(files);
       by_hidden.partition(files);
-      for (const embedding* table :
-           {static_cast<const embedding*>(&by_vocabulary), static_cast<const embedding*>(&by_hidden)}) {
+      for (const embedding* table : {static_cast<const embedding*>(&by_vocabulary),
+                                     static_cast<const embedding*>(&by_hidden)}) {
         const std::vector<std::int32_t> ids{0, 7, 8, 9};
         std::vector<float> found(8, 99.0F);
         table->forward(ids, found.data());
@@ -271,8 +271,10 @@ void check_gate_and_up(std::int64_t width, bool fused, int ranks) {
     column_linear layer(world, sources, 1, {});
     layer.partition(files);
     std::vector<float> expected;
-    for (std::int64_t i = mine.first; i < mine.end(); ++i) expected.push_back(static_cast<float>(100 + i));
-    for (std::int64_t i = mine.first; i < mine.end(); ++i) expected.push_back(static_cast<float>(200 + i));
+    for (std::int64_t i = mine.first; i < mine.end(); ++i)
+      expected.push_back(static_cast<float>(100 + i));
+    for (std::int64_t i = mine.first; i < mine.end(); ++i)
+      expected.push_back(static_cast<float>(200 + i));
     const float x = 1;
     std::vector<float> y(expected.size());
     layer.forward(&x, 1, y.data());

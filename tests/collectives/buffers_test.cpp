@@ -31,7 +31,7 @@ std::chrono::microseconds random_time(std::mt19937& random, int limit) {
 TEST(buffers, are_free_after_a_timeout_in_broadcast) {
   std::mt19937 seeds(1);
   for (int i = 0; i < 60; ++i) {
-    const unsigned seed = seeds();
+    const auto seed = static_cast<unsigned>(seeds());
     run_ranks<support::threads>(3, [&](rankcast::communicator& world) {
       std::mt19937 random(seed + static_cast<unsigned>(world.rank()));
       support::step("broadcast");
@@ -53,7 +53,7 @@ TEST(buffers, are_free_after_a_timeout_in_broadcast) {
 TEST(buffers, are_free_after_a_timeout_in_all_reduce) {
   std::mt19937 seeds(2);
   for (int i = 0; i < 60; ++i) {
-    const unsigned seed = seeds();
+    const auto seed = static_cast<unsigned>(seeds());
     run_ranks<support::threads>(3, [&](rankcast::communicator& world) {
       std::mt19937 random(seed + static_cast<unsigned>(world.rank()));
       support::step("all_reduce");
@@ -74,7 +74,7 @@ TEST(buffers, are_free_after_a_timeout_in_all_reduce) {
 TEST(buffers, are_free_after_work_is_dropped) {
   std::mt19937 seeds(3);
   for (int i = 0; i < 60; ++i) {
-    const unsigned seed = seeds();
+    const auto seed = static_cast<unsigned>(seeds());
     run_ranks<support::threads>(3, [&](rankcast::communicator& world) {
       std::mt19937 random(seed + static_cast<unsigned>(world.rank()));
       owned send(world.rank());
@@ -141,7 +141,7 @@ TEST(buffers, are_free_when_a_withdrawn_send_meets_a_revoked_group) {
   constexpr std::size_t huge = 2'000'000;
   std::mt19937 seeds(5);
   for (int i = 0; i < 15; ++i) {
-    const unsigned seed = seeds();
+    const auto seed = static_cast<unsigned>(seeds());
     run_ranks<support::threads>(3,
                                 [&](rankcast::communicator& world) {
                                   std::mt19937 random(seed);

@@ -1,5 +1,5 @@
-/// The tiny models of tests/reference/tiny: their weights are made here from the same formula as the
-/// reference's, and the reference's logits come with them.
+/// The tiny models of tests/reference/tiny: their weights are made here from the same formula as
+/// the reference's, and the reference's logits come with them.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,9 @@ inline nlohmann::json read_reference(const std::string& file) {
 inline std::vector<transformer::named_values> reference_tensors(const nlohmann::json& reference) {
   std::vector<transformer::named_values> tensors;
   for (const auto& t : reference.at("tensors")) {
-    tensors.push_back(transformer::random_values({t.at("name").get<std::string>(),
-                                                  t.at("shape").get<std::vector<std::int64_t>>(),
-                                                  t.at("offset").get<float>(),
-                                                  t.at("scale").get<float>()}));
+    tensors.push_back(transformer::random_values(
+        {t.at("name").get<std::string>(), t.at("shape").get<std::vector<std::int64_t>>(),
+         t.at("offset").get<float>(), t.at("scale").get<float>()}));
   }
   return tensors;
 }
@@ -46,8 +45,9 @@ inline std::filesystem::path model_folder(const std::string& name) {
   const char* cache = std::getenv("RANKCAST_CACHE");
   const char* home = std::getenv("HOME");
   const std::filesystem::path base =
-      cache != nullptr ? std::filesystem::path(cache)
-                       : std::filesystem::path(home != nullptr ? home : "/root") / ".cache/rankcast";
+      cache != nullptr
+          ? std::filesystem::path(cache)
+          : std::filesystem::path(home != nullptr ? home : "/root") / ".cache/rankcast";
   return base / "models" / name;
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
+#include <nlohmann/json.hpp>
 
 #include "support/reference_models.hpp"
 
@@ -60,16 +60,16 @@ TEST_F(generate_program, the_random_model_says_the_same_on_any_number_of_ranks) 
   nlohmann::json alone;
   for (const std::string ranks : {"--ranks 1", "--ranks 2", "--ranks 3", "--ranks 4"}) {
     const auto file = folder_.path() / "report.json";
-    const outcome o = generate("--random-model --max-tokens 12 --compare " + ranks + " --json " +
-                               file.string());
+    const outcome o =
+        generate("--random-model --max-tokens 12 --compare " + ranks + " --json " + file.string());
     ASSERT_EQ(o.exit_code, 0) << o.output;
     EXPECT_NE(o.output.find("random weights"), std::string::npos) << o.output;
     const nlohmann::json report = read_report(file);
     EXPECT_EQ(report.at("tokens").size(), 12U);
     EXPECT_EQ(report.at("tokens_agree"), true);
     EXPECT_LT(report.at("max_logit_difference").get<double>(), 1e-3);
-    for (const char* key : {"prefill_tokens_per_s", "decode_tokens_per_s", "roofline_share",
-                            "bytes_per_token"}) {
+    for (const char* key :
+         {"prefill_tokens_per_s", "decode_tokens_per_s", "roofline_share", "bytes_per_token"}) {
       EXPECT_GT(report.at(key).get<double>(), 0.0) << key;
     }
     for (const char* key : {"wait_share", "move_share"}) {
@@ -98,14 +98,14 @@ TEST_F(generate_program, every_data_group_generates_its_own_prompts) {
   const auto file = folder_.path() / "report.json";
   write_tiny("llama");
   const std::string prompts = " --prompt-ids 3,1,4 --prompt-ids 5 --prompt-ids 9,2 ";
-  const outcome one = generate(model() + prompts + "--max-tokens 6 --ignore-end --ranks 1 --json " +
-                               file.string());
+  const outcome one =
+      generate(model() + prompts + "--max-tokens 6 --ignore-end --ranks 1 --json " + file.string());
   ASSERT_EQ(one.exit_code, 0) << one.output;
   const nlohmann::json expected = read_report(file).at("completions");
   ASSERT_EQ(expected.size(), 3U);
   const outcome four = generate(
-      model() + prompts +
-      "--max-tokens 6 --ignore-end --mesh data=2,tensor=2 --compare --json " + file.string());
+      model() + prompts + "--max-tokens 6 --ignore-end --mesh data=2,tensor=2 --compare --json " +
+      file.string());
   ASSERT_EQ(four.exit_code, 0) << four.output;
   const nlohmann::json report = read_report(file);
   EXPECT_EQ(report.at("ranks"), 4);

@@ -81,17 +81,18 @@ TEST_P(reference_model, logits_of_every_position_on_one_to_five_ranks) {
   const auto expected = reference_.at("logits").get<std::vector<logit_rows_list>>();
   for (int ranks = 1; ranks <= 5; ++ranks) {
     for (const embedding_cut cut : {embedding_cut::vocabulary, embedding_cut::hidden}) {
-      on_ranks(ranks, {.embedding = cut}, [&](communicator& world, model& m,
-                                              const sharded_vocabulary& vocabulary) {
-        for (std::size_t p = 0; p < prompts.size(); ++p) {
-          kv_cache cache = m.make_cache(static_cast<std::int64_t>(prompts[p].size()));
-          const logit_rows_list found = all_logits(m, vocabulary, prompts[p], cache);
-          for (std::size_t r = 0; r < found.size() && world.rank() == 0; ++r) {
-            EXPECT_LT(largest_difference(found[r], expected[p][r]), tolerance)
-                << GetParam() << ", " << ranks << " ranks, prompt " << p << ", position " << r;
-          }
-        }
-      });
+      on_ranks(ranks, {.embedding = cut},
+               [&](communicator& world, model& m, const sharded_vocabulary& vocabulary) {
+                 for (std::size_t p = 0; p < prompts.size(); ++p) {
+                   kv_cache cache = m.make_cache(static_cast<std::int64_t>(prompts[p].size()));
+                   const logit_rows_list found = all_logits(m, vocabulary, prompts[p], cache);
+                   for (std::size_t r = 0; r < found.size() && world.rank() == 0; ++r) {
+                     EXPECT_LT(largest_difference(found[r], expected[p][r]), tolerance)
+                         << GetParam() << ", " << ranks << " ranks, prompt " << p << ", position "
+                         << r;
+                   }
+                 }
+               });
     }
   }
 }
@@ -135,17 +136,17 @@ TEST_P(reference_model, bfloat16_weights_stay_near_and_do_not_depend_on_the_rank
   const auto expected = reference_.at("logits").at(0).get<logit_rows_list>();
   logit_rows_list alone;
   for (const int ranks : {1, 2, 5}) {
-    on_ranks(ranks, {.type = dtype::bfloat16}, [&](communicator& world, model& m,
-                                                   const sharded_vocabulary& vocabulary) {
-      kv_cache cache = m.make_cache(static_cast<std::int64_t>(prompt.size()));
-      const logit_rows_list found = all_logits(m, vocabulary, prompt, cache);
-      if (world.rank() != 0) return;
-      if (ranks == 1) alone = found;
-      for (std::size_t r = 0; r < found.size(); ++r) {
-        EXPECT_LT(largest_difference(found[r], expected[r]), 0.5F) << GetParam();
-        EXPECT_LT(largest_difference(found[r], alone[r]), tolerance) << GetParam();
-      }
-    });
+    on_ranks(ranks, {.type = dtype::bfloat16},
+             [&](communicator& world, model& m, const sharded_vocabulary& vocabulary) {
+               kv_cache cache = m.make_cache(static_cast<std::int64_t>(prompt.size()));
+               const logit_rows_list found = all_logits(m, vocabulary, prompt, cache);
+               if (world.rank() != 0) return;
+               if (ranks == 1) alone = found;
+               for (std::size_t r = 0; r < found.size(); ++r) {
+                 EXPECT_LT(largest_difference(found[r], expected[r]), 0.5F) << GetParam();
+                 EXPECT_LT(largest_difference(found[r], alone[r]), tolerance) << GetParam();
+               }
+             });
   }
 }
 
@@ -160,7 +161,7 @@ TEST(model, weights_per_rank_are_the_shares_of_the_partition_rule) {
   const scratch_folder folder;
   write_reference_model(reference, folder.path());
   const model_config c = read_config(folder.path());
-  for (int ranks = 1; ranks <= 4; ++ranks) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
     run(ranks, [&](communicator& world) {
       const int r = world.rank();
       const head_share heads = share_heads(c.heads, c.kv_heads, ranks, r);
@@ -178,9 +179,11 @@ TEST(model, weights_per_rank_are_the_shares_of_the_partition_rule) {
                 static_cast<std::size_t>(4 * (body + ids * c.hidden_size)));
       checkpoint again(folder.path());
       const model by_hidden(again, c, world, {.embedding = embedding_cut::hidden});
-      EXPECT_EQ(by_hidden.weight_bytes(),
-                static_cast<std::size_t>(
-                    4 * (body + ids * c.hidden_size + columns * c.vocab_size)));
+      EXPECT_EQ(by_hidden.weight_bytes(), static_cast<std::size_t>(4 * (body + ids * c.hidden_size +
+                                                                        columns * c.vocab_size)));
+      // Each knows what the other would take.
+      EXPECT_EQ(by_vocabulary.weight_bytes(embedding_cut::hidden), by_hidden.weight_bytes());
+      EXPECT_EQ(by_hidden.weight_bytes(embedding_cut::vocabulary), by_vocabulary.weight_bytes());
     });
   }
 }

@@ -79,28 +79,28 @@ inline void write_random_model(const std::filesystem::path& folder) {
   scale("model.norm");
   write_safetensors(folder / "model.safetensors", tensors);
 
-  write_json(folder / "config.json",
-             {{"architectures", {"LlamaForCausalLM"}},
-              {"model_type", "llama"},
-              {"hidden_act", "silu"},
-              {"hidden_size", hidden},
-              {"intermediate_size", inner},
-              {"num_attention_heads", heads},
-              {"num_key_value_heads", kv_heads},
-              {"num_hidden_layers", layers},
-              {"vocab_size", vocabulary},
-              {"max_position_embeddings", 2048},
-              {"rms_norm_eps", 1e-5},
-              {"rope_theta", 10000.0},
-              {"tie_word_embeddings", true},
-              {"bos_token_id", 256},
-              {"eos_token_id", 257}});
+  write_json(folder / "config.json", {{"architectures", {"LlamaForCausalLM"}},
+                                      {"model_type", "llama"},
+                                      {"hidden_act", "silu"},
+                                      {"hidden_size", hidden},
+                                      {"intermediate_size", inner},
+                                      {"num_attention_heads", heads},
+                                      {"num_key_value_heads", kv_heads},
+                                      {"num_hidden_layers", layers},
+                                      {"vocab_size", vocabulary},
+                                      {"max_position_embeddings", 2048},
+                                      {"rms_norm_eps", 1e-5},
+                                      {"rope_theta", 10000.0},
+                                      {"tie_word_embeddings", true},
+                                      {"bos_token_id", 256},
+                                      {"eos_token_id", 257}});
 
   // Byte-level BPE without merges: every byte is a token, written as GPT-2 writes bytes.
   nlohmann::json vocab;
   int next = 0;
   for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const bool printable =
+        (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     const int code = printable ? byte : 256 + next++;
     std::string symbol;
     if (code < 128) {
@@ -114,20 +114,19 @@ inline void write_random_model(const std::filesystem::path& folder) {
   vocab["<|start|>"] = 256;
   vocab["<|end|>"] = 257;
   const auto special = [](int id, const char* text) {
-    return nlohmann::json{{"id", id},        {"content", text},      {"special", true},
-                          {"lstrip", false}, {"rstrip", false},      {"single_word", false},
+    return nlohmann::json{{"id", id},           {"content", text}, {"special", true},
+                          {"lstrip", false},    {"rstrip", false}, {"single_word", false},
                           {"normalized", false}};
   };
-  write_json(folder / "tokenizer.json",
-             {{"version", "1.0"},
-              {"normalizer", nullptr},
-              {"post_processor", nullptr},
-              {"added_tokens", {special(256, "<|start|>"), special(257, "<|end|>")}},
-              {"pre_tokenizer",
-               {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-              {"decoder", {{"type", "ByteLevel"}}},
-              {"model",
-               {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}});
+  write_json(
+      folder / "tokenizer.json",
+      {{"version", "1.0"},
+       {"normalizer", nullptr},
+       {"post_processor", nullptr},
+       {"added_tokens", {special(256, "<|start|>"), special(257, "<|end|>")}},
+       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+       {"decoder", {{"type", "ByteLevel"}}},
+       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}});
 }
 
 }  // namespace rankcast::transformer

@@ -1,4 +1,5 @@
-/// Sharded against unsharded: the run that follows an unsharded one is held against it step by step.
+/// Sharded against unsharded: the run that follows an unsharded one is held against it step by
+/// step.
 #pragma once
 
 #include <algorithm>

@@ -37,8 +37,8 @@ struct run_rates {
 inline void print_header(double bandwidth) {
   std::printf("\nmemory read bandwidth %.1f GB/s, measured now on all usable processors\n",
               bandwidth / 1e9);
-  std::printf("%-22s %12s %12s %10s %7s %7s %14s\n", "run", "prefill t/s", "decode t/s",
-              "roofline", "wait", "move", "MB per token");
+  std::printf("%-22s %12s %12s %10s %7s %7s %14s\n", "run", "prefill t/s", "decode t/s", "roofline",
+              "wait", "move", "MB per token");
 }
 
 inline void print_row(const std::string& name, const run_figures& f, double bandwidth) {
@@ -49,13 +49,18 @@ inline void print_row(const std::string& name, const run_figures& f, double band
 }
 
 inline void print_weights(const run_figures& f) {
-  std::size_t total = 0;
-  std::printf("weights per rank:");
-  for (const std::size_t bytes : f.weight_bytes) {
-    std::printf(" %.1f", static_cast<double>(bytes) / 1e6);
-    total += bytes;
-  }
-  std::printf(" MB, %.1f MB in all\n", static_cast<double>(total) / 1e6);
+  const auto print = [](const char* cut, const std::vector<std::size_t>& ranks) {
+    std::size_t total = 0;
+    std::printf("  cut by %-17s", cut);
+    for (const std::size_t bytes : ranks) {
+      std::printf(" %8.1f", static_cast<double>(bytes) / 1e6);
+      total += bytes;
+    }
+    std::printf("   %8.1f in all\n", static_cast<double>(total) / 1e6);
+  };
+  std::printf("MB of weights per rank, with the embedding\n");
+  print("vocabulary", f.weight_bytes);
+  print("hidden dimension", f.weight_bytes_by_hidden);
 }
 
 inline void write_report(const std::filesystem::path& file, const generate_settings& s,
@@ -84,7 +89,8 @@ inline void write_report(const std::filesystem::path& file, const generate_setti
       {"roofline_share", r.roofline_share},
       {"read_bandwidth_bytes_per_s", bandwidth},
       {"bytes_per_token", f.bytes_per_token},
-      {"weight_bytes_per_rank", f.weight_bytes},
+      {"weight_bytes_per_rank",
+       s.model.embedding == embedding_cut::vocabulary ? f.weight_bytes : f.weight_bytes_by_hidden},
       {"wait_share", r.wait_share},
       {"move_share", r.move_share}};
   if (compared != nullptr) {

@@ -26,15 +26,17 @@ namespace rankcast::transformer {
 
 /// What one prompt became.
 struct completion_result {
-  std::vector<std::int32_t> tokens;         // generated
-  std::vector<std::vector<float>> logits;   // per step, the whole vocabulary; when traced
+  std::vector<std::int32_t> tokens;        // generated
+  std::vector<std::vector<float>> logits;  // per step, the whole vocabulary; when traced
 };
 
 /// The outcome of a run: what was generated, and what it took.
 struct run_figures {
   std::vector<completion_result> completions;  // by prompt
-  std::vector<std::size_t> weight_bytes;       // by tensor rank
-  std::size_t bytes_per_token = 0;             // of weights, read by all ranks of a group
+  // By tensor rank, with the embedding cut by vocabulary and by hidden dimension.
+  std::vector<std::size_t> weight_bytes;
+  std::vector<std::size_t> weight_bytes_by_hidden;
+  std::size_t bytes_per_token = 0;  // of weights, read by all ranks of a group
   std::int64_t prefill_tokens = 0;
   std::int64_t decode_tokens = 0;
   double prefill_seconds = 0;  // of rank 0, as all that follows
@@ -54,11 +56,11 @@ struct run_request {
   int data_ranks = 1;
   int tensor_ranks = 1;
   dtype type = dtype::float32;
-  bool trace = false;                        // keep the logits of every step
-  const run_figures* follow = nullptr;       // a traced run: take its tokens instead of our own
+  bool trace = false;                   // keep the logits of every step
+  const run_figures* follow = nullptr;  // a traced run: take its tokens instead of our own
   std::function<void(std::size_t prompt, std::size_t step, std::span<const float> logits,
                      std::int32_t picked)>
-      compared{};                            // with what we would have picked; needs `follow`
+      compared{};  // with what we would have picked; needs `follow`
   token_listener listener{};
 };
 
@@ -71,12 +73,16 @@ class generating_rank {
  public:
   generating_rank(const run_request& request, const communicator& world, run_figures& figures,
                   std::mutex& mutex)
-      : request_(request), mesh_(world, {.data = request.data_ranks, .tensor = request.tensor_ranks}),
+      : request_(request),
+        mesh_(world, {.data = request.data_ranks, .tensor = request.tensor_ranks}),
         vocabulary_(mesh_.tensor(), request.config->vocab_size),
-        files_(request.folder), figures_(figures), mutex_(mutex),
+        files_(request.folder),
+        figures_(figures),
+        mutex_(mutex),
         model_(files_, *request.config, mesh_.tensor(),
                {.type = request.type, .embedding = request.settings->model.embedding}),
-        first_(world.rank() == 0), group_leader_(mesh_.tensor().rank() == 0) {}
+        first_(world.rank() == 0),
+        group_leader_(mesh_.tensor().rank() == 0) {}
 
   void run() {
     {  // a slow disk may serve one rank long after the others
@@ -95,14 +101,21 @@ class generating_rank {
 
  private:
   void share_figures() {
-    const auto mine = static_cast<std::int64_t>(model_.weight_bytes());
-    std::vector<std::int64_t> all(static_cast<std::size_t>(request_.tensor_ranks));
+    struct sizes {
+      std::uint64_t by_vocabulary = 0;
+      std::uint64_t by_hidden = 0;
+      std::uint64_t read = 0;
+    };
+    const sizes mine{model_.weight_bytes(embedding_cut::vocabulary),
+                     model_.weight_bytes(embedding_cut::hidden), model_.bytes_per_token()};
+    std::vector<sizes> all(static_cast<std::size_t>(request_.tensor_ranks));
     all_gather(mesh_.tensor(), mine, all);
-    auto read = static_cast<std::int64_t>(model_.bytes_per_token());
-    all_reduce(mesh_.tensor(), read);
     if (!first_) return;
-    figures_.weight_bytes.assign(all.begin(), all.end());
-    figures_.bytes_per_token = static_cast<std::size_t>(read);
+    for (const sizes& s : all) {
+      figures_.weight_bytes.push_back(s.by_vocabulary);
+      figures_.weight_bytes_by_hidden.push_back(s.by_hidden);
+      figures_.bytes_per_token += s.read;
+    }
   }
 
   void generate(std::size_t prompt) {
@@ -161,8 +174,8 @@ class generating_rank {
   // The whole vocabulary's logits, on the group's first rank.
   void look_at(std::size_t prompt, std::size_t step, const const_tensor_view& logits,
                std::int32_t picked, completion_result& result) {
-    std::vector<float> whole(
-        group_leader_ ? static_cast<std::size_t>(request_.config->vocab_size) : 0);
+    std::vector<float> whole(group_leader_ ? static_cast<std::size_t>(request_.config->vocab_size)
+                                           : 0);
     if (group_leader_) {
       gather_logits(vocabulary_, logits,
                     tensor_view(std::span(whole), {1, request_.config->vocab_size}));

@@ -21,7 +21,11 @@ class attention {
   /// `window`: keys a query sees, itself included; 0 for all before it.
   attention(std::int64_t layer, head_share heads, std::int64_t head_dim, std::int64_t window,
             column_linear* qkv, row_linear* output)
-      : layer_(layer), heads_(heads), head_dim_(head_dim), window_(window), qkv_(qkv),
+      : layer_(layer),
+        heads_(heads),
+        head_dim_(head_dim),
+        window_(window),
+        qkv_(qkv),
         output_(output) {}
 
   /// in, out: [rows, hidden], the rows at positions cache.length() and on.

@@ -68,12 +68,12 @@ struct model_names {
                     prefix + "input_layernorm",
                     prefix + "post_attention_layernorm"};
   if (config.architecture == architecture::phi3) {  // q, k and v end to end; gate and up end to end
-    names.qkv = {{prefix + "self_attn.qkv_proj",
-                  query_rows + 2 * kv_rows,
-                  {query,
-                   {query_rows + kv.first, kv.count},
-                   {query_rows + kv_rows + kv.first, kv.count}}}};
-    names.mlp_input = {{prefix + "mlp.gate_up_proj", 2 * inner, {mlp, {inner + mlp.first, mlp.count}}}};
+    names.qkv = {
+        {prefix + "self_attn.qkv_proj",
+         query_rows + 2 * kv_rows,
+         {query, {query_rows + kv.first, kv.count}, {query_rows + kv_rows + kv.first, kv.count}}}};
+    names.mlp_input = {
+        {prefix + "mlp.gate_up_proj", 2 * inner, {mlp, {inner + mlp.first, mlp.count}}}};
     return names;
   }
   names.qkv = {{prefix + "self_attn.q_proj", query_rows, {query}},

@@ -14,9 +14,10 @@ namespace rankcast::transformer {
 class kv_cache {
  public:
   kv_cache() = default;
-  kv_cache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim,
-           std::int64_t capacity)
-      : kv_heads_(kv_heads), head_dim_(head_dim), capacity_(capacity),
+  kv_cache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim, std::int64_t capacity)
+      : kv_heads_(kv_heads),
+        head_dim_(head_dim),
+        capacity_(capacity),
         keys_(static_cast<std::size_t>(layers * kv_heads * capacity * head_dim)),
         values_(keys_.size()) {}
 

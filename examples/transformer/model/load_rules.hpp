@@ -21,13 +21,14 @@ inline void require_all_used(const checkpoint& from) {
   std::string left;
   for (const std::string& name : from.unused()) {
     bool computed = false;
-    for (const std::string_view b : buffers) computed = computed || std::string_view(name).ends_with(b);
+    for (const std::string_view b : buffers)
+      computed = computed || std::string_view(name).ends_with(b);
     if (!computed) left += (left.empty() ? "" : ", ") + name;
   }
   if (left.empty()) return;
-  throw decode_error(from.folder().string() +
-                     ": tensors that this model has no use for (is the config of another model?): " +
-                     left);
+  throw decode_error(
+      from.folder().string() +
+      ": tensors that this model has no use for (is the config of another model?): " + left);
 }
 
 /// Tied weights may be stored twice; then they must be equal, for neither can be chosen silently.

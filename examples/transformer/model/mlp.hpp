@@ -15,7 +15,8 @@ namespace rankcast::transformer {
 [[nodiscard]] inline float activate(activation kind, float x) noexcept {
   switch (kind) {
     case activation::silu: return x / (1.0F + std::exp(-x));
-    case activation::gelu: return 0.5F * x * (1.0F + std::erf(x * std::numbers::sqrt2_v<float> / 2));
+    case activation::gelu:
+      return 0.5F * x * (1.0F + std::erf(x * std::numbers::sqrt2_v<float> / 2));
     case activation::gelu_tanh: {
       const float inner = 0.7978845608F * (x + 0.044715F * x * x * x);  // sqrt(2 / pi)
       return 0.5F * x * (1.0F + std::tanh(inner));

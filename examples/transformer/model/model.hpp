@@ -44,7 +44,10 @@ class model {
   /// Cost     one read of this rank's share of the files; no communication.
   model(checkpoint& from, const model_config& config, const communicator& group,
         model_options options = {})
-      : config_(config), group_(group), options_(options), rope_(config),
+      : config_(config),
+        group_(group),
+        options_(options),
+        rope_(config),
         heads_(share_heads(config.heads, config.kv_heads, group.size(), group.rank())),
         final_norm_(names_of(config).final_norm, config.hidden_size, norm_epsilon(), centred()) {
     const model_names names = names_of(config_);
@@ -119,6 +122,12 @@ class model {
     return bytes;
   }
 
+  /// What weight_bytes() would be with the embedding cut the other way: by vocabulary a tied head
+  /// shares the table, by hidden dimension it needs rows of its own.
+  [[nodiscard]] std::size_t weight_bytes(embedding_cut cut) const {
+    return weight_bytes() - table_bytes(options_.embedding) + table_bytes(cut);
+  }
+
   /// Bytes of weights this rank reads for one token: all matrices once; of an embedding that is not
   /// the head as well, a row only.
   [[nodiscard]] std::size_t bytes_per_token() const noexcept {
@@ -142,13 +151,28 @@ class model {
     mlp feed;
   };
 
-  [[nodiscard]] bool centred() const noexcept { return config_.architecture == architecture::gpt_neox; }
-  [[nodiscard]] float norm_epsilon() const noexcept { return static_cast<float>(config_.norm_epsilon); }
+  [[nodiscard]] bool centred() const noexcept {
+    return config_.architecture == architecture::gpt_neox;
+  }
+  [[nodiscard]] float norm_epsilon() const noexcept {
+    return static_cast<float>(config_.norm_epsilon);
+  }
+
+  // The embedding and the head together.
+  [[nodiscard]] std::size_t table_bytes(embedding_cut cut) const {
+    const std::int64_t head = vocabulary().count * config_.hidden_size;
+    const std::int64_t table =
+        cut == embedding_cut::vocabulary
+            ? (config_.tie_word_embeddings ? 0 : head)
+            : partition(config_.hidden_size, group_.size(), group_.rank()).count *
+                  config_.vocab_size;
+    return static_cast<std::size_t>(head + table) * size_of(options_.type);
+  }
 
   void make_embedding(const std::string& tensor) {
     if (options_.embedding == embedding_cut::vocabulary) {
-      embedding_ = std::make_unique<vocabulary_embedding>(
-          group_, tensor, config_.vocab_size, config_.hidden_size, options_.type);
+      embedding_ = std::make_unique<vocabulary_embedding>(group_, tensor, config_.vocab_size,
+                                                          config_.hidden_size, options_.type);
     } else {
       embedding_ = std::make_unique<hidden_embedding>(group_, tensor, config_.vocab_size,
                                                       config_.hidden_size, options_.type);
@@ -168,24 +192,22 @@ class model {
     const bool gated = config_.architecture != architecture::gpt_neox;
     const std::int64_t hidden = config_.hidden_size;
 
-    auto qkv = std::make_unique<column_linear>(
-        group_, names.qkv, hidden, linear_options{options_.type, config_.qkv_bias});
-    auto attention_output = std::make_unique<row_linear>(
-        group_, names.attention_output, hidden, query,
-        linear_options{options_.type, config_.output_bias});
+    auto qkv = std::make_unique<column_linear>(group_, names.qkv, hidden,
+                                               linear_options{options_.type, config_.qkv_bias});
+    auto attention_output =
+        std::make_unique<row_linear>(group_, names.attention_output, hidden, query,
+                                     linear_options{options_.type, config_.output_bias});
     auto mlp_input = std::make_unique<column_linear>(
         group_, names.mlp_input, hidden, linear_options{options_.type, config_.mlp_bias});
-    auto mlp_output =
-        std::make_unique<row_linear>(group_, names.mlp_output, hidden, inner,
-                                     linear_options{options_.type, config_.mlp_bias});
+    auto mlp_output = std::make_unique<row_linear>(group_, names.mlp_output, hidden, inner,
+                                                   linear_options{options_.type, config_.mlp_bias});
     for (parallel_layer* l : {static_cast<parallel_layer*>(qkv.get()),
                               static_cast<parallel_layer*>(attention_output.get()),
                               static_cast<parallel_layer*>(mlp_input.get()),
                               static_cast<parallel_layer*>(mlp_output.get())}) {
       sharded_.push_back(l);
     }
-    attention attend(index, heads_, d, config_.window(index), qkv.get(),
-                     attention_output.get());
+    attention attend(index, heads_, d, config_.window(index), qkv.get(), attention_output.get());
     mlp feed(config_.activation, gated, units.count, mlp_input.get(), mlp_output.get());
     return std::unique_ptr<layer>(new layer{
         std::move(qkv), std::move(attention_output), std::move(mlp_input), std::move(mlp_output),

@@ -25,8 +25,10 @@ class embedding : public parallel_layer {
  public:
   embedding(communicator group, const std::string& tensor, std::int64_t vocabulary,
             std::int64_t hidden, dtype type)
-      : parallel_layer(tensor + ".weight", std::move(group)), vocabulary_(vocabulary),
-        hidden_(hidden), type_(type) {}
+      : parallel_layer(tensor + ".weight", std::move(group)),
+        vocabulary_(vocabulary),
+        hidden_(hidden),
+        type_(type) {}
 
   /// out: [tokens, hidden] float32, the same on every rank.
   /// Throws usage_error, on every rank and before any exchange, for an id outside the vocabulary.
@@ -86,8 +88,7 @@ class vocabulary_embedding final : public embedding {
       if (id >= rows_.first && id < rows_.end()) table_->read_row(id - rows_.first, row);
       else std::fill_n(row, hidden(), 0.0F);
     }
-    all_reduce(group(),
-               std::span<float>(out, tokens.size() * static_cast<std::size_t>(hidden())));
+    all_reduce(group(), std::span<float>(out, tokens.size() * static_cast<std::size_t>(hidden())));
   }
 
  private:

@@ -9,9 +9,9 @@
 
 namespace rankcast::transformer {
 
-/// The heads of one rank: whole query heads, near-even, and every KV head that they read. Query head
-/// h reads KV head h / (heads / kv_heads), so neighbours share a KV head, and ranks that do each
-/// hold a copy.
+/// The heads of one rank: whole query heads, near-even, and every KV head that they read. Query
+/// head h reads KV head h / (heads / kv_heads), so neighbours share a KV head, and ranks that do
+/// each hold a copy.
 struct head_share {
   slice query;
   slice kv;

@@ -24,9 +24,9 @@ namespace rankcast::transformer {
 /// Rows of a stored weight that one rank takes, in this order: its outputs of a column-parallel
 /// layer. Several sources make a fused layer (q, k and v; gate and up), each cut by itself.
 struct row_source {
-  std::string tensor;           // without ".weight" or ".bias"
-  std::int64_t rows = 0;        // of the whole stored weight
-  std::vector<slice> taken{};   // by this rank
+  std::string tensor;          // without ".weight" or ".bias"
+  std::int64_t rows = 0;       // of the whole stored weight
+  std::vector<slice> taken{};  // by this rank
 };
 
 /// Options of both linear layers.
@@ -56,7 +56,10 @@ class column_linear final : public parallel_layer {
   column_linear(communicator group, std::vector<row_source> sources, std::int64_t in,
                 linear_options options, placement output = placement::replicated())
       : parallel_layer(sources.at(0).tensor + ".weight", std::move(group)),
-        sources_(std::move(sources)), in_(in), options_(options), output_(std::move(output)) {
+        sources_(std::move(sources)),
+        in_(in),
+        options_(options),
+        output_(std::move(output)) {
     for (const row_source& s : sources_) {
       for (const slice& part : s.taken) out_ += part.count;
     }
@@ -103,8 +106,7 @@ class column_linear final : public parallel_layer {
   [[nodiscard]] std::int64_t in() const noexcept { return in_; }
   [[nodiscard]] const placement& output() const noexcept { return output_; }
   [[nodiscard]] std::size_t weight_bytes() const noexcept override {
-    return static_cast<std::size_t>(out_ * in_) * size_of(options_.type) +
-           bias_.bytes();
+    return static_cast<std::size_t>(out_ * in_) * size_of(options_.type) + bias_.bytes();
   }
 
   [[nodiscard]] bool can_gather() const noexcept override {
@@ -137,13 +139,17 @@ class row_linear final : public parallel_layer {
   /// `input`: how the inputs lie over the group; must be sharded(1). Throws usage_error otherwise.
   row_linear(communicator group, const std::string& tensor, std::int64_t out, placement input,
              linear_options options)
-      : parallel_layer(tensor + ".weight", std::move(group)), tensor_(tensor), out_(out),
-        input_(std::move(input)), options_(options) {
+      : parallel_layer(tensor + ".weight", std::move(group)),
+        tensor_(tensor),
+        out_(out),
+        input_(std::move(input)),
+        options_(options) {
     if (input_.what() != placement::kind::sharded || input_.dimension() != 1 ||
         input_.widths().size() != static_cast<std::size_t>(this->group().size())) {
-      throw usage_error("row_linear '" + tensor_ + "': its input must be sharded over dimension 1 "
-                        "of the " + std::to_string(this->group().size()) + " ranks, but is " +
-                        input_.text());
+      throw usage_error("row_linear '" + tensor_ +
+                        "': its input must be sharded over dimension 1 "
+                        "of the " +
+                        std::to_string(this->group().size()) + " ranks, but is " + input_.text());
     }
     taken_ = input_.share(this->group().rank());
   }
@@ -171,8 +177,7 @@ class row_linear final : public parallel_layer {
   }
 
   [[nodiscard]] std::size_t weight_bytes() const noexcept override {
-    return static_cast<std::size_t>(out_ * taken_.count) * size_of(options_.type) +
-           bias_.bytes();
+    return static_cast<std::size_t>(out_ * taken_.count) * size_of(options_.type) + bias_.bytes();
   }
 
  private:

@@ -21,7 +21,8 @@ class placement {
   [[nodiscard]] static placement replicated() { return placement(kind::replicated, 0, {}); }
   /// Each rank holds a term; their sum is the tensor.
   [[nodiscard]] static placement partial() { return placement(kind::partial, 0, {}); }
-  /// Rank r holds `widths[r]` of dimension `dimension`, in rank order; widths may be uneven or zero.
+  /// Rank r holds `widths[r]` of dimension `dimension`, in rank order; widths may be uneven or
+  /// zero.
   [[nodiscard]] static placement sharded(int dimension, std::vector<std::int64_t> widths) {
     return placement(kind::sharded, dimension, std::move(widths));
   }

@@ -104,7 +104,9 @@ inline tensor_description read_description(header_reader& in, std::uint64_t byte
 inline std::span<const std::byte> bytes_of(const tensor& t) {
   return {t.view().address(), t.bytes()};
 }
-inline std::span<std::byte> bytes_of(tensor& t) { return {t.view().address(), t.bytes()}; }
+inline std::span<std::byte> bytes_of(tensor& t) {
+  return {t.view().address(), t.bytes()};
+}
 
 // Both ends of a message of tensors: the root reads the set, the others replace theirs.
 class tensor_map_message final : public message_source, public message_sink {

@@ -58,7 +58,8 @@ void all_to_all(const communicator& comm, const Send& send, Receive&& receive,
                 exchange_options options = {}, call_site where = call_site::here()) {
   auto op = detail::exchange_operation(send, std::forward<Receive>(receive), where);
   const auto send_counts = detail::scaled(options.send_counts, detail::count_scale<Send>());
-  const auto receive_counts = detail::scaled(options.receive_counts, detail::count_scale<Receive>());
+  const auto receive_counts =
+      detail::scaled(options.receive_counts, detail::count_scale<Receive>());
   op.counts = send_counts;
   op.receive_counts = receive_counts;
   comm.run(op, detail::common(options));
@@ -72,7 +73,8 @@ template <readable_data Send, class Receive>
                                     call_site where = call_site::here()) {
   auto op = detail::exchange_operation(send, std::forward<Receive>(receive), where);
   const auto send_counts = detail::scaled(options.send_counts, detail::count_scale<Send>());
-  const auto receive_counts = detail::scaled(options.receive_counts, detail::count_scale<Receive>());
+  const auto receive_counts =
+      detail::scaled(options.receive_counts, detail::count_scale<Receive>());
   op.counts = send_counts;
   op.receive_counts = receive_counts;
   return comm.start(op, detail::common(options));

@@ -71,8 +71,8 @@ template <readable_data Send, class Receive>
   requires writable_data<Receive>
 void all_gather(const communicator& comm, const Send& send, Receive&& receive,
                 share_options options = {}, call_site where = call_site::here()) {
-  auto op = detail::gather_operation(send, std::forward<Receive>(receive), opcode::all_gather, -1,
-                                     where);
+  auto op =
+      detail::gather_operation(send, std::forward<Receive>(receive), opcode::all_gather, -1, where);
   const auto counts = detail::scaled(options.counts, detail::count_scale<Send>());
   op.counts = counts;
   comm.run(op, detail::common(options));
@@ -84,8 +84,8 @@ template <readable_data Send, class Receive>
 [[nodiscard]] work start_all_gather(const communicator& comm, const Send& send, Receive&& receive,
                                     share_options options = {},
                                     call_site where = call_site::here()) {
-  auto op = detail::gather_operation(send, std::forward<Receive>(receive), opcode::all_gather, -1,
-                                     where);
+  auto op =
+      detail::gather_operation(send, std::forward<Receive>(receive), opcode::all_gather, -1, where);
   const auto counts = detail::scaled(options.counts, detail::count_scale<Send>());
   op.counts = counts;
   return comm.start(op, detail::common(options));

@@ -40,11 +40,14 @@ concept reducible_data = [] {
   else return is_tensor_like<U> || element<U>;
 }();
 
-// A callable in the place of data: `all_reduce(comm, data, f)` folds in place. A lambda that captures
-// values is trivially copyable too, and would pass as a receive buffer of opaque bytes.
+// A callable in the place of data: `all_reduce(comm, data, f)` folds in place. A lambda that
+// captures values is trivially copyable too, and would pass as a receive buffer of opaque bytes.
 template <class F>
 concept folding = std::invocable<const F&, double, double> ||
-                  std::invocable<const F&, std::int64_t, std::int64_t>;
+    std::invocable<const F&, std::int64_t, std::int64_t>;
+
+template <class T>
+concept no_folding = !folding<std::remove_cvref_t<T>>;
 
 template <class F, class T>
 consteval bool folds_values_of() {
@@ -116,8 +119,7 @@ template <class Send, class Receive, class F = sum_t>
 ///          slices, 2 * bytes read per rank; no allocation.
 /// Source   MPI 4.0, 6.9.6 (MPI_Allreduce).
 template <class Send, class Receive, class F = sum_t>
-  requires folds<F, Send> && writable_data<Receive> &&
-           (!detail::folding<std::remove_cvref_t<Receive>>)
+  requires folds<F, Send> && writable_data<Receive> && detail::no_folding<Receive>
 void all_reduce(const communicator& comm, const Send& send, Receive&& receive,
                 const F& callable = {}, call_options options = {},
                 call_site where = call_site::here()) {
@@ -131,8 +133,8 @@ template <class T, class F = sum_t>
   requires folds<F, std::remove_cvref_t<T>> && writable_data<T> && detail::folding<F>
 void all_reduce(const communicator& comm, T&& data, const F& callable = {},
                 call_options options = {}, call_site where = call_site::here()) {
-  comm.run(detail::reduce_operation(comm, data, std::forward<T>(data), callable,
-                                    opcode::all_reduce, -1, where),
+  comm.run(detail::reduce_operation(comm, data, std::forward<T>(data), callable, opcode::all_reduce,
+                                    -1, where),
            options);
 }
 

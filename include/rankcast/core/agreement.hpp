@@ -17,8 +17,8 @@ namespace rankcast::inline v0 {
 /// What must agree between ranks, small enough to travel in front of the data.
 struct call_record {
   opcode code = opcode::barrier;
-  bool message = false;    // of unknown size
-  bool uneven = false;     // counts were given
+  bool message = false;  // of unknown size
+  bool uneven = false;   // counts were given
   dtype type = dtype::bytes;
   int root = -1;
   std::int64_t elements = 0;  // of this rank's own block
@@ -86,8 +86,7 @@ inline std::string elements_text(const call_record& r) {
 inline constexpr agreed_argument agreed_arguments[] = {
     {"call", [](const call_record& r) { return static_cast<std::uint64_t>(r.code); },
      [](const call_record& r) { return std::string(name(r.code)); }},
-    {"form",
-     [](const call_record& r) { return std::uint64_t{r.message}; },
+    {"form", [](const call_record& r) { return std::uint64_t{r.message}; },
      [](const call_record& r) {
        return std::string(r.message ? "a message of its own size" : "a buffer of agreed size");
      }},
@@ -147,8 +146,8 @@ inline constexpr agreed_argument agreed_arguments[] = {
     for (std::size_t r = 0; r < calls.size(); ++r) {
       if (calls[r] == nullptr) continue;
       const std::uint64_t v = argument.value(*calls[r]);
-      auto it = std::find_if(classes.begin(), classes.end(),
-                             [&](const auto& c) { return c.first == v; });
+      auto it =
+          std::find_if(classes.begin(), classes.end(), [&](const auto& c) { return c.first == v; });
       if (it == classes.end()) it = classes.insert(classes.end(), {v, {}});
       it->second.push_back(static_cast<int>(r));
     }

@@ -36,8 +36,9 @@ inline constexpr nothing_t nothing{};
 namespace detail {
 
 template <class T>
-inline constexpr bool is_tensor_like = std::is_same_v<T, tensor> || std::is_same_v<T, tensor_view> ||
-                                       std::is_same_v<T, const_tensor_view>;
+inline constexpr bool is_tensor_like =
+    std::is_same_v<T, tensor> || std::is_same_v<T, tensor_view> ||
+    std::is_same_v<T, const_tensor_view>;
 
 template <class T>
 concept transferable = element<T> || opaque<T>;
@@ -49,8 +50,8 @@ concept transferable_range =
     std::ranges::sized_range<R> && transferable<std::ranges::range_value_t<R>>;
 
 template <class T>
-concept single_value =
-    !is_tensor_like<T> && !std::is_same_v<T, nothing_t> && !std::ranges::range<T> && transferable<T>;
+concept single_value = !is_tensor_like<T> && !std::is_same_v<T, nothing_t> &&
+                       !std::ranges::range<T> && transferable<T>;
 
 template <class T>
 buffer make_buffer(const T* data, std::size_t count) {
@@ -78,8 +79,7 @@ inline buffer make_buffer(const const_tensor_view& v) {
 /// May be sent: a tensor or view, a contiguous range or a single value of a type that has a dtype
 /// or is trivially copyable, or `nothing`.
 template <class T>
-concept readable_data =
-    std::is_same_v<std::remove_cvref_t<T>, nothing_t> ||
+concept readable_data = std::is_same_v<std::remove_cvref_t<T>, nothing_t> ||
     detail::is_tensor_like<std::remove_cvref_t<T>> || detail::transferable_range<const T&> ||
     detail::transferable_range<T> || detail::single_value<std::remove_cvref_t<T>>;
 
@@ -89,7 +89,7 @@ template <class T>
 concept writable_data =
     std::is_same_v<std::remove_cvref_t<T>, nothing_t> ||
     std::is_same_v<std::remove_cvref_t<T>, tensor_view> ||
-    (std::is_same_v<std::remove_reference_t<T>, tensor> && std::is_lvalue_reference_v<T>) ||
+    (std::is_same_v<std::remove_reference_t<T>, tensor>&& std::is_lvalue_reference_v<T>) ||
     (detail::transferable_range<T> && std::ranges::borrowed_range<T> &&
      !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<T>>>) ||
     (detail::single_value<std::remove_reference_t<T>> && std::is_lvalue_reference_v<T> &&

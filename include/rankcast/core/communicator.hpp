@@ -29,7 +29,7 @@ struct call_options {
 
 struct split_options {
   std::string name{};  // of the new group, for messages; empty: the parent's name and the colour
-  rankcast::timeout timeout{};  // of the split itself
+  rankcast::timeout timeout{};          // of the split itself
   rankcast::timeout default_timeout{};  // of the new group; unset: the parent's default
 };
 
@@ -71,8 +71,9 @@ class RANKCAST_API communicator {
   /// The limit a call made now by this thread, without one of its own, would have.
   [[nodiscard]] timeout effective_timeout(timeout of_call = {}) const {
     const state& s = get("effective_timeout");
-    return of_call.or_else(scoped_timeout::find(s.id)).or_else(s.default_timeout).or_else(
-        library_timeout());
+    return of_call.or_else(scoped_timeout::find(s.id))
+        .or_else(s.default_timeout)
+        .or_else(library_timeout());
   }
   [[nodiscard]] completion default_completion() const {
     return get("default_completion").default_completion;
@@ -83,8 +84,9 @@ class RANKCAST_API communicator {
   }
 
   /// Cuts the group by colour; within a colour ranks are numbered by `key`, ties by their present
-  /// numbers. A rank that gives no colour gets a handle that is no member: it knows which ranks gave
-  /// one, and refuses every call. Limits and completion defaults are inherited, scopes are not.
+  /// numbers. A rank that gives no colour gets a handle that is no member: it knows which ranks
+  /// gave one, and refuses every call. Limits and completion defaults are inherited, scopes are
+  /// not.
   ///
   /// Errors   as every collective.
   /// Cost     one all_gather of 24 bytes per rank.
@@ -185,7 +187,8 @@ class RANKCAST_API communicator {
     std::string t = "group '" + s.name + "' [";
     for (std::size_t i = 0; i < s.members.size(); ++i) {
       if (i != 0) t += ",";
-      if (i == 8 && s.members.size() > 10) return t + "... " + std::to_string(s.members.size()) + " ranks]";
+      if (i == 8 && s.members.size() > 10)
+        return t + "... " + std::to_string(s.members.size()) + " ranks]";
       t += std::to_string(s.members[i]);
     }
     return t + "]";
@@ -300,7 +303,8 @@ inline communicator communicator::subgroup(std::span<const int> ranks, split_opt
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i] < 0 || list[i] >= size()) {
-      wrong = "rank " + std::to_string(list[i]) + " is outside of a group of " + std::to_string(size());
+      wrong =
+          "rank " + std::to_string(list[i]) + " is outside of a group of " + std::to_string(size());
     }
     if (std::find(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(i), list[i]) !=
         list.begin() + static_cast<std::ptrdiff_t>(i)) {

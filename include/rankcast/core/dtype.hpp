@@ -62,7 +62,7 @@ struct float16 {
     if (magnitude > 0x7f800000u) {
       half = 0x7e00u;  // NaN
     } else if (magnitude >= 0x47800000u) {
-      half = 0x7c00u;  // 65536 and above, infinity
+      half = 0x7c00u;                       // 65536 and above, infinity
     } else if (magnitude >= 0x38800000u) {  // normal: drop 13 bits; a carry may reach infinity
       half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     } else if (magnitude >= 0x33000000u) {  // subnormal: units of 2^-24
@@ -82,7 +82,8 @@ struct float16 {
     const std::uint32_t exponent = (h >> 10) & 0x1fu;
     const std::uint32_t mantissa = h & 0x3ffu;
     if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-    if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+    if (exponent != 0)
+      return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
     const float value = static_cast<float>(mantissa) * 0x1p-24f;  // exact
     return sign != 0 ? -value : value;
   }
@@ -158,11 +159,15 @@ consteval dtype dtype_of() {
   else if constexpr (std::is_same_v<U, float16>) return dtype::float16;
   else if constexpr (std::is_same_v<U, bool>) return dtype::boolean;
   else if constexpr (std::is_signed_v<U>) {
-    return sizeof(U) == 8 ? dtype::int64 : sizeof(U) == 4 ? dtype::int32
-           : sizeof(U) == 2 ? dtype::int16 : dtype::int8;
+    return sizeof(U) == 8   ? dtype::int64
+           : sizeof(U) == 4 ? dtype::int32
+           : sizeof(U) == 2 ? dtype::int16
+                            : dtype::int8;
   } else {
-    return sizeof(U) == 8 ? dtype::uint64 : sizeof(U) == 4 ? dtype::uint32
-           : sizeof(U) == 2 ? dtype::uint16 : dtype::uint8;
+    return sizeof(U) == 8   ? dtype::uint64
+           : sizeof(U) == 4 ? dtype::uint32
+           : sizeof(U) == 2 ? dtype::uint16
+                            : dtype::uint8;
   }
 }
 

@@ -154,8 +154,8 @@ class run_walker {
 
  private:
   layout layout_;
-  int inner_ = 0;           // dimensions outside the run
-  std::int64_t run_ = 1;    // elements at consecutive addresses
+  int inner_ = 0;         // dimensions outside the run
+  std::int64_t run_ = 1;  // elements at consecutive addresses
   std::int64_t within_ = 0;
   std::int64_t offset_ = 0;
   std::array<std::int64_t, max_dimensions> index_{};
@@ -187,7 +187,8 @@ inline void copy_elements(std::byte* target, const layout& target_layout, std::i
   if (l.elements() <= 1 || l.is_contiguous()) return false;
   std::vector<std::array<std::int64_t, 2>> dims;  // {|stride|, extent}
   for (int d = 0; d < l.dimensions; ++d) {
-    if (l.extent(d) > 1) dims.push_back({l.stride(d) < 0 ? -l.stride(d) : l.stride(d), l.extent(d)});
+    if (l.extent(d) > 1)
+      dims.push_back({l.stride(d) < 0 ? -l.stride(d) : l.stride(d), l.extent(d)});
   }
   std::sort(dims.begin(), dims.end());
   bool nested = true;

@@ -183,9 +183,8 @@ inline bool overlap(const buffer& a, const buffer& b) {
     touched[at - ra[0]] = true;
     return false;
   });
-  return visit_bytes(b, [&](std::uintptr_t at) {
-    return at >= ra[0] && at < ra[1] && touched[at - ra[0]];
-  });
+  return visit_bytes(
+      b, [&](std::uintptr_t at) { return at >= ra[0] && at < ra[1] && touched[at - ra[0]]; });
 }
 
 inline bool same_place(const buffer& a, const buffer& b) {
@@ -296,8 +295,7 @@ struct block {
                 std::to_string(detail::total(op.receive_counts));
       }
       break;
-    default:
-      break;
+    default: break;
   }
   if (!wrong.empty()) return wrong;
 

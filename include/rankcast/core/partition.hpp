@@ -36,8 +36,8 @@ struct slice {
   const std::int64_t units = total / unit + (total % unit != 0 ? 1 : 0);
   const std::int64_t base = units / ranks;
   const std::int64_t longer = units % ranks;  // this many ranks get one unit more
-  const std::int64_t first = std::min((rank * base + std::min<std::int64_t>(rank, longer)) * unit,
-                                      total);
+  const std::int64_t first =
+      std::min((rank * base + std::min<std::int64_t>(rank, longer)) * unit, total);
   const std::int64_t count = std::min((base + (rank < longer ? 1 : 0)) * unit, total - first);
   return {first, count};
 }

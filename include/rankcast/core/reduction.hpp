@@ -127,7 +127,9 @@ namespace detail {
 template <class F, class A>
 consteval bool takes_exactly() {
   if constexpr (requires { &F::operator(); } || !std::is_class_v<F>) {
-    return requires(const F& f, A a) { f({a}, {a}); };
+    return requires(const F& f, A a) {
+      f({a}, {a});
+    };
   } else {
     return true;
   }
@@ -140,10 +142,9 @@ consteval bool takes_exactly() {
 /// rank that folds a slice is the one that runs. What it does not take exactly is not converted.
 template <class F, class T>
 concept reduces = std::invocable<const F&, detail::accumulator_of<T>, detail::accumulator_of<T>> &&
-    detail::takes_exactly<F, detail::accumulator_of<T>>() &&
-    std::convertible_to<std::invoke_result_t<const F&, detail::accumulator_of<T>,
-                                             detail::accumulator_of<T>>,
-                        detail::accumulator_of<T>>;
+    detail::takes_exactly<F, detail::accumulator_of<T>>() && std::convertible_to<
+        std::invoke_result_t<const F&, detail::accumulator_of<T>, detail::accumulator_of<T>>,
+        detail::accumulator_of<T>>;
 
 /// The erased form of a callable for elements of type T.
 template <element T, reduces<T> F>
@@ -168,7 +169,10 @@ template <element T, reduces<T> F>
   };
   r.callable = &callable;
   r.type_hash = detail::hash_text(detail::type_name<F>());
-  if constexpr (requires { { F::name } -> std::convertible_to<std::string_view>; }) r.name = F::name;
+  if constexpr (requires {
+                  { F::name } -> std::convertible_to<std::string_view>;
+                })
+    r.name = F::name;
   else r.name = "a callable";
   r.accumulator_bytes = sizeof(A);
   return r;

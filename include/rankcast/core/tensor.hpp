@@ -26,7 +26,9 @@ class const_tensor_view {
   const_tensor_view(const void* data, rankcast::dtype type, rankcast::layout l,
                     memory_kind memory = memory_kind::host) noexcept
       : data_(const_cast<std::byte*>(static_cast<const std::byte*>(data))),
-        layout_(l), dtype_(type), memory_(memory) {}
+        layout_(l),
+        dtype_(type),
+        memory_(memory) {}
 
   [[nodiscard]] rankcast::dtype dtype() const noexcept { return dtype_; }
   [[nodiscard]] const rankcast::layout& layout() const noexcept { return layout_; }
@@ -70,7 +72,9 @@ class const_tensor_view {
   }
 
   /// "float32 (2,3)"
-  [[nodiscard]] std::string text() const { return std::string(name(dtype_)) + " " + layout_.text(); }
+  [[nodiscard]] std::string text() const {
+    return std::string(name(dtype_)) + " " + layout_.text();
+  }
 
  protected:
   template <element T>

@@ -19,8 +19,8 @@ namespace rankcast::inline v0 {
 /// Counted by the transport since the group was made; this rank's own share.
 struct transport_counters {
   std::uint64_t operations = 0;
-  std::uint64_t bytes_sent = 0;      // payload that this rank offered to others
-  std::uint64_t bytes_received = 0;  // payload that this rank took from others
+  std::uint64_t bytes_sent = 0;         // payload that this rank offered to others
+  std::uint64_t bytes_received = 0;     // payload that this rank took from others
   std::chrono::nanoseconds waiting{0};  // inside calls, for peers
   std::chrono::nanoseconds moving{0};   // inside calls, copying and folding
 };
@@ -30,7 +30,7 @@ enum class rank_state : std::uint8_t { alive, left, closed };
 /// An operation in flight. Shared by the transport that advances it and the `work` that waits.
 struct flight {
   bool done = false;
-  std::exception_ptr failure{};  // set before done
+  std::exception_ptr failure{};        // set before done
   std::shared_ptr<const void> keep{};  // whatever the operation borrows from the library itself
 };
 

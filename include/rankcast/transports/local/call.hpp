@@ -25,8 +25,13 @@ class call final : public flight {
  public:
   call(group& g, int rank, std::uint64_t sequence, const operation& op,
        transport_counters& counters)
-      : group_(g), rank_(rank), sequence_(sequence), op_(op), counters_(counters),
-        begin_(steady_clock::now()), counts_(op.counts.begin(), op.counts.end()),
+      : group_(g),
+        rank_(rank),
+        sequence_(sequence),
+        op_(op),
+        counters_(counters),
+        begin_(steady_clock::now()),
+        counts_(op.counts.begin(), op.counts.end()),
         receive_counts_(op.receive_counts.begin(), op.receive_counts.end()) {
     op_.counts = counts_;  // the caller's list need not live as long as the call
     op_.receive_counts = receive_counts_;
@@ -275,8 +280,8 @@ class call final : public flight {
       throw group_revoked{};
     }
     if (refuser >= 0) {
-      failure = std::make_exception_ptr(
-          remote_error(group_.slot(refuser, sequence_).refusal, refuser));
+      failure =
+          std::make_exception_ptr(remote_error(group_.slot(refuser, sequence_).refusal, refuser));
     }
   }
 
@@ -348,9 +353,8 @@ class call final : public flight {
 
   void tell_failure() {
     if (failure == nullptr) return;
-    group_.slot(rank_, sequence_).failure =
-        call_text(group_, op_, sequence_) + ": rank " + std::to_string(rank_) +
-        " failed: " + failure_text();
+    group_.slot(rank_, sequence_).failure = call_text(group_, op_, sequence_) + ": rank " +
+                                            std::to_string(rank_) + " failed: " + failure_text();
   }
 
   void consume() {
@@ -394,8 +398,7 @@ class call final : public flight {
       bool missing = false;
       switch (phase_) {
         case phase::queued:
-          missing = sequence_ >= window &&
-                    ticks_of(r) < tick(sequence_ - window, stage::released);
+          missing = sequence_ >= window && ticks_of(r) < tick(sequence_ - window, stage::released);
           break;
         case phase::agree: missing = (everyone() || reads_from(r)) && !arrived(r); break;
         case phase::slices: missing = ticks_of(r) < tick(sequence_, stage::slice_ready); break;

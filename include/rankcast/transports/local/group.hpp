@@ -123,14 +123,17 @@ struct alignas(128) member {
   std::atomic<std::int64_t> last_time{0};  // steady clock, ns
 
   std::vector<publication> slots{static_cast<std::size_t>(window)};
-  revocation cause;                  // written once, by the thread that set `claimed`
+  revocation cause;  // written once, by the thread that set `claimed`
   std::atomic<bool> claimed{false};
   mailbox mail;
 };
 
 struct group {
   group(int ranks, std::string text, settings s, int spins)
-      : size(ranks), name(std::move(text)), sizes(s), spin_limit(spins),
+      : size(ranks),
+        name(std::move(text)),
+        sizes(s),
+        spin_limit(spins),
         members(static_cast<std::size_t>(ranks)) {}
 
   [[nodiscard]] member& of(int rank) noexcept { return members[static_cast<std::size_t>(rank)]; }

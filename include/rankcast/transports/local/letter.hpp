@@ -73,7 +73,8 @@ class letter final : public flight {
       if (i < 1000) relax_cpu();
       else sched_yield();
     }
-    // On a revoked group the receiver leaves the message as it is, but not before its chunk is over.
+    // On a revoked group the receiver leaves the message as it is, but not before its chunk is
+    // over.
     if (revoked(group_)) wait_for_movers(group_, rank_);
   }
 
@@ -87,13 +88,14 @@ class letter final : public flight {
     std::string s = std::string(name(op_.code)) + " on " + group_.name + ", rank " +
                     std::to_string(rank_) + (op_.code == opcode::send ? " to" : " from") +
                     " rank " + std::to_string(op_.root) + ", tag " + std::to_string(op_.tag);
-    if (op_.where.line != 0) s += std::string(" at ") + op_.where.file + ":" + std::to_string(op_.where.line);
+    if (op_.where.line != 0)
+      s += std::string(" at ") + op_.where.file + ":" + std::to_string(op_.where.line);
     return s;
   }
 
   [[nodiscard]] std::exception_ptr mismatch(const std::string& note) const {
-    return std::make_exception_ptr(mismatch_error(text() + ": " + note, "elements",
-                                                  {std::min(rank_, op_.root), std::max(rank_, op_.root)}));
+    return std::make_exception_ptr(mismatch_error(
+        text() + ": " + note, "elements", {std::min(rank_, op_.root), std::max(rank_, op_.root)}));
   }
 
   void post() {

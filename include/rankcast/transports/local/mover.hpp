@@ -1,6 +1,6 @@
-/// Copies and folds that read a peer's memory. Before each chunk the mover raises its mark and looks
-/// at the state word again, so that a rank that revokes the group knows, once the marks are down,
-/// that nobody reads its buffers.
+/// Copies and folds that read a peer's memory. Before each chunk the mover raises its mark and
+/// looks at the state word again, so that a rank that revokes the group knows, once the marks are
+/// down, that nobody reads its buffers.
 #pragma once
 
 #include <algorithm>
@@ -80,23 +80,24 @@ class mover {
       guarded([&] {
         for (int p = 0; p < group_.size; ++p) {
           const publication& theirs = group_.slot(p, sequence);
-          each_run(theirs.data_layout, first + done, n, [&](std::int64_t at, std::int64_t offset,
-                                                            std::int64_t run) {
-            std::byte* a = accumulator + static_cast<std::size_t>(at) * r.accumulator_bytes;
-            const std::byte* v = theirs.data + offset * size;
-            if (p == 0) r.load(a, v, run);
-            else r.fold(a, v, run, r.callable);
-          });
+          each_run(theirs.data_layout, first + done, n,
+                   [&](std::int64_t at, std::int64_t offset, std::int64_t run) {
+                     std::byte* a =
+                         accumulator + static_cast<std::size_t>(at) * r.accumulator_bytes;
+                     const std::byte* v = theirs.data + offset * size;
+                     if (p == 0) r.load(a, v, run);
+                     else r.fold(a, v, run, r.callable);
+                   });
         }
-        each_run(to_layout, to_first + done, n, [&](std::int64_t at, std::int64_t offset,
-                                                    std::int64_t run) {
-          r.store(to + offset * size,
-                  accumulator + static_cast<std::size_t>(at) * r.accumulator_bytes, run);
-        });
+        each_run(to_layout, to_first + done, n,
+                 [&](std::int64_t at, std::int64_t offset, std::int64_t run) {
+                   r.store(to + offset * size,
+                           accumulator + static_cast<std::size_t>(at) * r.accumulator_bytes, run);
+                 });
       });
     }
-    counters_.bytes_received +=
-        static_cast<std::uint64_t>(count) * element_bytes * static_cast<std::uint64_t>(group_.size - 1);
+    counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes *
+                                static_cast<std::uint64_t>(group_.size - 1);
   }
 
  private:

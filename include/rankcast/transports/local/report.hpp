@@ -20,8 +20,7 @@ namespace rankcast::inline v0::local {
 /// "broadcast #12 on group 'world' [0,1] at train.cpp:31"
 [[nodiscard]] inline std::string call_text(const group& g, const operation& op,
                                            std::uint64_t sequence) {
-  std::string text =
-      std::string(name(op.code)) + " #" + std::to_string(sequence) + " on " + g.name;
+  std::string text = std::string(name(op.code)) + " #" + std::to_string(sequence) + " on " + g.name;
   if (op.where.line != 0) {
     text += std::string(" at ") + op.where.file + ":" + std::to_string(op.where.line);
   }

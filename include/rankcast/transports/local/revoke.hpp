@@ -57,8 +57,7 @@ inline void wait_for_movers(group& g, int rank) noexcept {
         return std::make_exception_ptr(mismatch_error(cause.text, cause.argument, cause.ranks));
       case revocation::kind::peer_lost:
         return std::make_exception_ptr(peer_lost_error(cause.text, cause.ranks.front()));
-      case revocation::kind::failure:
-        break;
+      case revocation::kind::failure: break;
     }
   }
   return later_error(g);

@@ -26,7 +26,8 @@ struct run_options {
 
 /// One communicator per rank of a new group of threads. Each is to be used by one thread at a time.
 /// Throws usage_error for fewer than one rank. Cost: memory of the group, about 30 KiB per rank.
-[[nodiscard]] inline std::vector<communicator> thread_ranks(int ranks, const run_options& options = {}) {
+[[nodiscard]] inline std::vector<communicator> thread_ranks(int ranks,
+                                                            const run_options& options = {}) {
   if (ranks < 1) throw usage_error("thread_ranks: " + std::to_string(ranks) + " ranks asked for");
   std::vector<int> members(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) members[static_cast<std::size_t>(r)] = r;
@@ -36,15 +37,15 @@ struct run_options {
   auto shared = std::make_shared<local::group>(ranks, std::move(text), options.sizes, spins);
   std::vector<communicator> result;
   for (int r = 0; r < ranks; ++r) {
-    result.emplace_back(std::make_shared<local::local_transport>(shared, r), options.name, members, r,
-                        options.default_timeout, options.completion);
+    result.emplace_back(std::make_shared<local::local_transport>(shared, r), options.name, members,
+                        r, options.default_timeout, options.completion);
   }
   return result;
 }
 
-/// Runs `function(communicator&)` on `ranks` threads, the calling thread as rank 0, and returns when
-/// all have. A rank that throws revokes the group, so that no other waits for it; the exception that
-/// came first is rethrown here (what it caused on other ranks is not).
+/// Runs `function(communicator&)` on `ranks` threads, the calling thread as rank 0, and returns
+/// when all have. A rank that throws revokes the group, so that no other waits for it; the
+/// exception that came first is rethrown here (what it caused on other ranks is not).
 ///
 ///   rankcast::run(2, [](rankcast::communicator& world) { rankcast::barrier(world); });
 template <class F>

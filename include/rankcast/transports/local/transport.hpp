@@ -1,6 +1,6 @@
-/// The transport between ranks that share memory. Each rank publishes its call in a slot of its own,
-/// its peers read from there: small data from a copy in the slot, so that the sender goes on; large
-/// data straight from the sender's buffer, so that it moves once.
+/// The transport between ranks that share memory. Each rank publishes its call in a slot of its
+/// own, its peers read from there: small data from a copy in the slot, so that the sender goes on;
+/// large data straight from the sender's buffer, so that it moves once.
 #pragma once
 
 #include <algorithm>
