@@ -287,4 +287,25 @@ TEST(faults, a_limit_of_zero) {
   });
 }
 
+// A program gives up: one thread of it revokes what another waits in, with no limit.
+TEST(faults, any_thread_may_revoke_what_another_waits_in) {
+  for (int i = 0; i < 20; ++i) {
+    std::vector<communicator> ranks = rankcast::thread_ranks(2);
+    std::string found;
+    std::thread waiting([&] {
+      std::vector<int> values(100'000, 1);
+      try {
+        rankcast::all_reduce(ranks[0], values, rankcast::sum, {.timeout = rankcast::no_timeout});
+      } catch (const rankcast::revoked_error& e) {
+        found = e.what();
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(200 * i));
+    ranks[0].revoke("the user closed the window");
+    waiting.join();
+    EXPECT_CONTAINS(found, "the user closed the window");
+    EXPECT_THROW(rankcast::barrier(ranks[1]), rankcast::revoked_error);
+  }
+}
+
 }  // namespace

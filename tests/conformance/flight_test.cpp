@@ -114,7 +114,7 @@ TYPED_TEST(flight, counts_and_callable_are_copied) {
     std::optional<work> w;
     {
       const std::vector<std::int64_t> counts(3, 30);
-      const int offset = 5;
+      const int offset = world.size() + 2;
       w = rankcast::start_reduce_scatter(world, data, share,
                                          [offset](int a, int b) { return a + b + offset; },
                                          {.counts = std::vector<std::int64_t>(counts)});

@@ -122,7 +122,7 @@ TYPED_TEST(reductions, logical_or) {
 TYPED_TEST(reductions, callable_with_state) {
   for (const int ranks : support::rank_counts) {
     run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
-      const std::int64_t offset = 1000;
+      const std::int64_t offset = 1000 * world.size();
       const auto plus = [offset](std::int64_t a, std::int64_t b) { return a + b + offset; };
       for (const std::int64_t size : support::sizes(sizeof(std::int64_t))) {
         all_calls<std::int64_t>(world, size, plus);

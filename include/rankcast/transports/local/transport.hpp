@@ -130,6 +130,7 @@ class local_transport final : public transport {
     r.ranks = {rank_};
     // Any thread may revoke; what is in flight fails when its own thread looks next.
     claim(*group_, rank_, std::move(r));
+    me().bell.ring();  // the thread that waits in a call of this rank
     wait_for_movers(*group_, rank_);
   }
 
