@@ -22,11 +22,10 @@ extern "C" void omp_set_num_threads(int threads) noexcept;
 
 namespace rankcast::transformer::detail {
 
-/// Whether oneDNN multiplies bfloat16 on this processor; it asks for AVX-512.
+/// Whether oneDNN multiplies bfloat16 with instructions of this processor. Elsewhere it emulates
+/// them or refuses.
 [[nodiscard]] inline bool multiplies_bfloat16() {
   switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::avx512_core:
-    case dnnl::cpu_isa::avx512_core_vnni:
     case dnnl::cpu_isa::avx512_core_bf16:
     case dnnl::cpu_isa::avx512_core_amx: return true;
     default: return false;

@@ -112,7 +112,7 @@ class matrix {
   }
 
   /// y[rows, out] = x[rows, in] * transposed(weights), in float32; with bfloat16 weights and up to
-  /// four rows, x is rounded to bfloat16 first (where the processor has AVX-512).
+  /// four rows, x is rounded to bfloat16 first where the processor multiplies bfloat16.
   ///
   /// Row r of x begins at x + r * x_stride, of y at y + r * y_stride (elements); x and y do not
   /// overlap. The same call gives the same bits each time; another number of rows, or weights
