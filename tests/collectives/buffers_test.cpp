@@ -1,6 +1,7 @@
 // When a call has thrown, nobody touches the caller's buffers any more: they are freed at once
 // here, many times over, while peers are in the middle of large copies. For AddressSanitizer and
 // ThreadSanitizer.
+#include <array>
 #include <memory>
 #include <random>
 
@@ -133,6 +134,37 @@ TEST(buffers, are_free_after_a_timeout_in_send) {
     }
   });
   EXPECT_GT(delivered.load() + withdrawn.load(), 0);
+}
+
+// The deadline of a send passes while the receiver is in the middle of its only chunk: what is then
+// delivered whole is no failure of the sender.
+TEST(buffers, of_a_send_taken_at_the_last_moment_are_delivered) {
+  constexpr std::size_t huge = 2'000'000;
+  run_ranks<support::threads>(
+      2,
+      [](rankcast::communicator& world) {
+        std::mt19937 random(6);
+        std::vector<int> buffer(huge, world.rank());
+        const auto all = rankcast::completion::everyone;
+        for (int i = 0; i < 40; ++i) {
+          const auto patience = random_time(random, 3000);
+          rankcast::barrier(world, {.completion = all});
+          int taken = 1;
+          try {
+            if (world.rank() == 0) {
+              rankcast::send(world, buffer, 1, {.tag = i, .timeout = patience});
+            } else {
+              rankcast::receive(world, buffer, 0, {.tag = i, .timeout = 20ms});
+            }
+          } catch (const rankcast::timeout_error&) {
+            taken = 0;
+          }
+          std::array<int, 2> both{};
+          rankcast::all_gather(world, taken, both, {.completion = all});
+          EXPECT_EQ(both[0], both[1]) << "message " << i;
+        }
+      },
+      {.chunk_bytes = 1 << 30});
 }
 
 // A third rank revokes the group while a send is withdrawn in the middle of its chunk: all of the
