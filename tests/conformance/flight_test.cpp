@@ -172,7 +172,7 @@ TYPED_TEST(flight, blocking_calls_progress_started_ones) {
 // Under `local` a root runs ahead of its readers, as far as the window goes.
 TYPED_TEST(flight, a_root_runs_ahead_of_a_sleeping_reader) {
   run_ranks<TypeParam>(2, [](communicator& world) {
-    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(700));
     const auto begin = rankcast::steady_clock::now();
     for (int i = 0; i < 60; ++i) {
       int x = world.rank() == 0 ? i : -1;
@@ -180,7 +180,7 @@ TYPED_TEST(flight, a_root_runs_ahead_of_a_sleeping_reader) {
       EXPECT_EQ(x, i);
     }
     if (world.rank() == 0) {
-      EXPECT_LT(support::seconds_since(begin), 0.15);
+      EXPECT_LT(support::seconds_since(begin), 0.6);
     }
     // With `everyone` it waits.
     if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
