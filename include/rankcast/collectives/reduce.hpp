@@ -128,6 +128,18 @@ void all_reduce(const communicator& comm, const Send& send, Receive&& receive,
            options);
 }
 
+/// The same, started. Buffers are borrowed until the work is done; the callable is copied.
+template <class Send, class Receive, class F = sum_t>
+  requires folds<F, Send> && writable_data<Receive> && detail::no_folding<Receive>
+[[nodiscard]] work start_all_reduce(const communicator& comm, const Send& send, Receive&& receive,
+                                    const F& callable = {}, call_options options = {},
+                                    call_site where = call_site::here()) {
+  auto kept = std::make_shared<const F>(callable);
+  return comm.start(detail::reduce_operation(comm, send, std::forward<Receive>(receive), *kept,
+                                             opcode::all_reduce, -1, where),
+                    options, kept);
+}
+
 /// In place: every rank's `data` becomes the result.
 template <class T, class F = sum_t>
   requires folds<F, std::remove_cvref_t<T>> && writable_data<T> && detail::folding<F>
