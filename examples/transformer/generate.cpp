@@ -81,7 +81,7 @@ int generate(const generate_settings& settings, const std::filesystem::path& fol
   request.prompts.insert(request.prompts.end(), settings.prompt_ids.begin(),
                          settings.prompt_ids.end());
 
-  const double bandwidth = read_bandwidth_bytes_per_second(usable_processors());
+  const double bandwidth = read_bandwidth_bytes_per_second(local::usable_cpus());
 
   // The unsharded run goes first: the sharded one follows its tokens.
   run_figures unsharded;

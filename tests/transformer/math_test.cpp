@@ -340,8 +340,8 @@ TEST(threads, a_scope_restores_the_one_before) {
     EXPECT_EQ(scoped_threads::current()->size(), 2);
   }
   EXPECT_EQ(scoped_threads::current(), nullptr);
-  EXPECT_GE(usable_processors(), 1);
-  EXPECT_EQ(compute_threads(1), usable_processors());
+  EXPECT_GE(local::usable_cpus(), 1);
+  EXPECT_EQ(compute_threads(1), local::usable_cpus());
   EXPECT_EQ(compute_threads(1 << 20), 1);
   EXPECT_THROW(static_cast<void>(compute_threads(0)), usage_error);
   EXPECT_THROW(thread_team(0), usage_error);

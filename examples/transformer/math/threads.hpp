@@ -5,8 +5,6 @@
 /// rank then spin on the cores of another. A team here spins for a bounded time and then sleeps.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -16,23 +14,16 @@
 #include <vector>
 
 #include "rankcast/core/error.hpp"
+#include "rankcast/transports/local/doorbell.hpp"
 
 namespace rankcast::transformer {
-
-/// The number of processors this process may run on (its affinity mask), at least 1.
-[[nodiscard]] inline int usable_processors() noexcept {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 /// The number of threads each of `ranks` ranks of one process may compute with: the usable
 /// processors divided by the ranks, at least 1.
 /// Throws usage_error when `ranks` < 1.
 [[nodiscard]] inline int compute_threads(int ranks) {
   if (ranks < 1) throw usage_error("compute_threads: ranks must be at least 1");
-  return std::max(1, usable_processors() / ranks);
+  return std::max(1, local::usable_cpus() / ranks);
 }
 
 /// The calling thread and `threads - 1` workers, which work on one thing at a time together.
