@@ -27,7 +27,7 @@ function(rankcast_add_test)
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${arg_NAME} PRIVATE
-    rankcast::rankcast rankcast_warnings GTest::gtest_main ${arg_LIBRARIES})
+    support_threads rankcast_warnings GTest::gtest_main ${arg_LIBRARIES})
   target_compile_definitions(${arg_NAME} PRIVATE
     "RANKCAST_REFERENCE_FOLDER=\"${PROJECT_SOURCE_DIR}/tests/reference\"")
   if(NOT arg_OPTIMIZED)

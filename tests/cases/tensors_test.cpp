@@ -1,6 +1,6 @@
 // Cases from public reports about tensors. Each test says what was reported; the names are those of
 // the list in docs.
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -20,9 +20,9 @@ const rankcast::call_options everyone{.completion = completion::everyone};
 template <class F>
 void on_groups(F&& f, int smallest = 1) {
   for (int ranks = smallest; ranks <= 4; ++ranks) {
-    run_ranks<support::threads>(ranks, [&](communicator& world) { f(world, world.rank()); });
+    run_ranks(ranks, [&](communicator& world) { f(world, world.rank()); });
   }
-  run_ranks<support::threads>(4, [&](communicator& world) {
+  run_ranks(4, [&](communicator& world) {
     const auto group = world.subgroup(std::vector<int>{3, 1, 2}, {.name = "odd"});
     if (group.is_member()) f(group, world.rank());
   });
@@ -82,7 +82,7 @@ TEST(cases, C10_one_rank_without_elements_in_the_uneven_forms) {
 
 TEST(cases, C10_an_empty_call_still_waits_for_everyone) {
   std::atomic<int> told{0};
-  run_ranks<support::threads>(4, [&](communicator& world) {
+  run_ranks(4, [&](communicator& world) {
     const tensor one(dtype::float32, {1, 0, 2});
     tensor all(dtype::float32, {4, 0, 2});
     if (world.rank() == 2) {
@@ -255,7 +255,7 @@ TEST(cases, C14_differing_dtypes_of_equal_bytes) {
 
 // Ranks outside of a group got their own value back from a broadcast on it.
 TEST(cases, C16_calls_by_non_members) {
-  run_ranks<support::threads>(4, [](communicator& world) {
+  run_ranks(4, [](communicator& world) {
     const auto group = world.subgroup(std::vector<int>{2, 3});
     int x = world.rank();
     if (world.rank() < 2) {
@@ -278,7 +278,7 @@ TEST(cases, C16_calls_by_non_members) {
 }
 
 TEST(cases, C16_a_member_alone_times_out) {
-  run_ranks<support::threads>(4, [](communicator& world) {
+  run_ranks(4, [](communicator& world) {
     const auto group = world.subgroup(std::vector<int>{2, 3});
     int x = 0;
     if (world.rank() == 2) {
@@ -299,7 +299,7 @@ TEST(cases, C16_a_member_alone_times_out) {
 // The root was read as a world number on some paths and as a group number on others.
 TEST(cases, C17_roots_are_numbered_in_the_group) {
   for (const std::size_t n : {std::size_t{1}, std::size_t{1000}}) {
-    run_ranks<support::threads>(4, [&](communicator& world) {
+    run_ranks(4, [&](communicator& world) {
       const auto group = world.subgroup(std::vector<int>{2, 3});
       if (group.is_member()) {
         std::vector<int> x(n, 10 * world.rank());

@@ -1,5 +1,5 @@
 // Cases from public reports about time limits.
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 
 namespace {
 
@@ -26,52 +26,51 @@ class library_limit {
 // The limit of the world did not reach its sub-groups, which fell back to the built-in one.
 TEST(cases, C22_a_subgroup_inherits_the_limit_of_its_parent) {
   const library_limit built_in(1s);
-  run_ranks<support::threads>(4,
-                              [](communicator& world) {
-                                EXPECT_EQ(world.effective_timeout(), timeout(3s));
-                                const auto half = world.split(world.rank() / 2);
-                                EXPECT_EQ(half.effective_timeout(), timeout(3s));
-                                EXPECT_EQ(half.default_timeout(), timeout(3s));
-                                if (world.rank() == 1) std::this_thread::sleep_for(2s);
-                                const auto begin = rankcast::steady_clock::now();
-                                rankcast::barrier(half, {.completion = completion::everyone});
-                                if (world.rank() == 0) {
-                                  EXPECT_GT(support::seconds_since(begin), 1.5);
-                                }
-                                // Groups of groups inherit too.
-                                EXPECT_EQ(half.duplicate().effective_timeout(), timeout(3s));
-                              },
-                              {.default_timeout = 3s});
+  run_ranks(4,
+            [](communicator& world) {
+              EXPECT_EQ(world.effective_timeout(), timeout(3s));
+              const auto half = world.split(world.rank() / 2);
+              EXPECT_EQ(half.effective_timeout(), timeout(3s));
+              EXPECT_EQ(half.default_timeout(), timeout(3s));
+              if (world.rank() == 1) std::this_thread::sleep_for(2s);
+              const auto begin = rankcast::steady_clock::now();
+              rankcast::barrier(half, {.completion = completion::everyone});
+              if (world.rank() == 0) {
+                EXPECT_GT(support::seconds_since(begin), 1.5);
+              }
+              // Groups of groups inherit too.
+              EXPECT_EQ(half.duplicate().effective_timeout(), timeout(3s));
+            },
+            {.default_timeout = 3s});
 }
 
 TEST(cases, C22_a_subgroup_with_a_limit_of_its_own) {
   const library_limit built_in(1s);
   std::atomic<int> told{0};
-  run_ranks<support::threads>(
-      4,
-      [&](communicator& world) {
-        const auto half =
-            world.split(world.rank() / 2, 0, {.name = "quick", .default_timeout = 300ms});
-        EXPECT_EQ(half.effective_timeout(), timeout(300ms));
-        EXPECT_EQ(world.effective_timeout(), timeout(3s));
-        if (half.rank() == 1) {
-          while (told.load() < 2) std::this_thread::sleep_for(1ms);
-          return;
-        }
-        const auto begin = rankcast::steady_clock::now();
-        const auto e = error_of<rankcast::timeout_error>(
-            [&] { rankcast::barrier(half, {.completion = completion::everyone}); });
-        const double waited = support::seconds_since(begin);
-        EXPECT_GE(waited, 0.3);
-        EXPECT_LT(waited, 0.9);
-        if (e) {
-          EXPECT_CONTAINS(e->what(), "barrier");
-          EXPECT_CONTAINS(e->what(), world.rank() == 0 ? "'quick' [0,1]" : "'quick' [2,3]");
-          EXPECT_EQ(e->missing(), std::vector<int>{1});
-        }
-        told.fetch_add(1);
-      },
-      {.default_timeout = 3s});
+  run_ranks(4,
+            [&](communicator& world) {
+              const auto half =
+                  world.split(world.rank() / 2, 0, {.name = "quick", .default_timeout = 300ms});
+              EXPECT_EQ(half.effective_timeout(), timeout(300ms));
+              EXPECT_EQ(world.effective_timeout(), timeout(3s));
+              if (half.rank() == 1) {
+                while (told.load() < 2) std::this_thread::sleep_for(1ms);
+                return;
+              }
+              const auto begin = rankcast::steady_clock::now();
+              const auto e = error_of<rankcast::timeout_error>(
+                  [&] { rankcast::barrier(half, {.completion = completion::everyone}); });
+              const double waited = support::seconds_since(begin);
+              EXPECT_GE(waited, 0.3);
+              EXPECT_LT(waited, 0.9);
+              if (e) {
+                EXPECT_CONTAINS(e->what(), "barrier");
+                EXPECT_CONTAINS(e->what(), world.rank() == 0 ? "'quick' [0,1]" : "'quick' [2,3]");
+                EXPECT_EQ(e->missing(), std::vector<int>{1});
+              }
+              told.fetch_add(1);
+            },
+            {.default_timeout = 3s});
 }
 
 // Operations had captured an old limit, and a limit of the call has to win over that of the group.
@@ -114,18 +113,18 @@ void expect_scopes(const communicator& c) {
 
 TEST(cases, C23_scopes_govern_and_end) {
   for (const int ranks : {2, 3, 4}) {
-    run_ranks<support::threads>(ranks,
-                                [](communicator& world) {
-                                  EXPECT_EQ(world.effective_timeout(), timeout(60s));
-                                  expect_scopes(world);
-                                  rankcast::barrier(world);
-                                },
-                                {.default_timeout = {}});
+    run_ranks(ranks,
+              [](communicator& world) {
+                EXPECT_EQ(world.effective_timeout(), timeout(60s));
+                expect_scopes(world);
+                rankcast::barrier(world);
+              },
+              {.default_timeout = {}});
   }
 }
 
 TEST(cases, C23_scopes_on_a_subgroup) {
-  run_ranks<support::threads>(4, [](communicator& world) {
+  run_ranks(4, [](communicator& world) {
     const auto group = world.subgroup(std::vector<int>{3, 1});
     if (group.is_member()) expect_scopes(group);
     rankcast::barrier(world);
@@ -133,7 +132,7 @@ TEST(cases, C23_scopes_on_a_subgroup) {
 }
 
 TEST(cases, C23_an_inner_scope_governs_a_collective) {
-  run_ranks<support::threads>(3, [](communicator& world) {
+  run_ranks(3, [](communicator& world) {
     const scoped_timeout scope(world, 200ms);
     const scoped_timeout inner(world, 5s);
     if (world.rank() == 1) std::this_thread::sleep_for(500ms);
@@ -143,7 +142,7 @@ TEST(cases, C23_an_inner_scope_governs_a_collective) {
 
 // The limit is fixed when the call starts; a change holds for later calls at once.
 TEST(cases, C23_a_changed_limit_holds_from_the_next_call) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     world.set_default_timeout(100ms);
     int x = 0;
     auto w = rankcast::start_receive(world, x, 1 - world.rank(), {.tag = 6});
@@ -161,7 +160,7 @@ TEST(cases, C23_a_changed_limit_holds_from_the_next_call) {
 }
 
 TEST(cases, C23_scopes_do_not_leak_to_other_ranks) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     if (world.rank() == 0) {
       const scoped_timeout scope(world, 100ms);
       rankcast::barrier(world, {.timeout = 10s});

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "support/ranks.hpp"
-#include "support/transports.hpp"
 
 namespace {
 
@@ -33,7 +32,7 @@ TEST(buffers, are_free_after_a_timeout_in_broadcast) {
   std::mt19937 seeds(1);
   for (int i = 0; i < 60; ++i) {
     const auto seed = static_cast<unsigned>(seeds());
-    run_ranks<support::threads>(3, [&](rankcast::communicator& world) {
+    run_ranks(3, [&](rankcast::communicator& world) {
       std::mt19937 random(seed + static_cast<unsigned>(world.rank()));
       support::step("broadcast");
       const auto patience = random_time(random, 400);
@@ -55,7 +54,7 @@ TEST(buffers, are_free_after_a_timeout_in_all_reduce) {
   std::mt19937 seeds(2);
   for (int i = 0; i < 60; ++i) {
     const auto seed = static_cast<unsigned>(seeds());
-    run_ranks<support::threads>(3, [&](rankcast::communicator& world) {
+    run_ranks(3, [&](rankcast::communicator& world) {
       std::mt19937 random(seed + static_cast<unsigned>(world.rank()));
       support::step("all_reduce");
       const auto patience = random_time(random, 600);
@@ -76,7 +75,7 @@ TEST(buffers, are_free_after_work_is_dropped) {
   std::mt19937 seeds(3);
   for (int i = 0; i < 60; ++i) {
     const auto seed = static_cast<unsigned>(seeds());
-    run_ranks<support::threads>(3, [&](rankcast::communicator& world) {
+    run_ranks(3, [&](rankcast::communicator& world) {
       std::mt19937 random(seed + static_cast<unsigned>(world.rank()));
       owned send(world.rank());
       std::vector<int> receive(3 * large);
@@ -101,7 +100,7 @@ TEST(buffers, are_free_after_work_is_dropped) {
 TEST(buffers, are_free_after_a_timeout_in_send) {
   std::atomic<int> delivered{0};
   std::atomic<int> withdrawn{0};
-  run_ranks<support::threads>(2, [&](rankcast::communicator& world) {
+  run_ranks(2, [&](rankcast::communicator& world) {
     std::mt19937 random(static_cast<unsigned>(world.rank()) + 4);
     support::step("send");
     for (int i = 0; i < 120; ++i) {
@@ -140,31 +139,30 @@ TEST(buffers, are_free_after_a_timeout_in_send) {
 // delivered whole is no failure of the sender.
 TEST(buffers, of_a_send_taken_at_the_last_moment_are_delivered) {
   constexpr std::size_t huge = 2'000'000;
-  run_ranks<support::threads>(
-      2,
-      [](rankcast::communicator& world) {
-        std::mt19937 random(6);
-        std::vector<int> buffer(huge, world.rank());
-        const auto all = rankcast::completion::everyone;
-        for (int i = 0; i < 40; ++i) {
-          const auto patience = random_time(random, 3000);
-          rankcast::barrier(world, {.completion = all});
-          int taken = 1;
-          try {
-            if (world.rank() == 0) {
-              rankcast::send(world, buffer, 1, {.tag = i, .timeout = patience});
-            } else {
-              rankcast::receive(world, buffer, 0, {.tag = i, .timeout = 20ms});
-            }
-          } catch (const rankcast::timeout_error&) {
-            taken = 0;
-          }
-          std::array<int, 2> both{};
-          rankcast::all_gather(world, taken, both, {.completion = all});
-          EXPECT_EQ(both[0], both[1]) << "message " << i;
-        }
-      },
-      {.chunk_bytes = 1 << 30});
+  run_ranks(2,
+            [](rankcast::communicator& world) {
+              std::mt19937 random(6);
+              std::vector<int> buffer(huge, world.rank());
+              const auto all = rankcast::completion::everyone;
+              for (int i = 0; i < 40; ++i) {
+                const auto patience = random_time(random, 3000);
+                rankcast::barrier(world, {.completion = all});
+                int taken = 1;
+                try {
+                  if (world.rank() == 0) {
+                    rankcast::send(world, buffer, 1, {.tag = i, .timeout = patience});
+                  } else {
+                    rankcast::receive(world, buffer, 0, {.tag = i, .timeout = 20ms});
+                  }
+                } catch (const rankcast::timeout_error&) {
+                  taken = 0;
+                }
+                std::array<int, 2> both{};
+                rankcast::all_gather(world, taken, both, {.completion = all});
+                EXPECT_EQ(both[0], both[1]) << "message " << i;
+              }
+            },
+            {.chunk_bytes = 1 << 30});
 }
 
 // A third rank revokes the group while a send is withdrawn in the middle of its chunk: all of the
@@ -174,31 +172,30 @@ TEST(buffers, are_free_when_a_withdrawn_send_meets_a_revoked_group) {
   std::mt19937 seeds(5);
   for (int i = 0; i < 15; ++i) {
     const auto seed = static_cast<unsigned>(seeds());
-    run_ranks<support::threads>(3,
-                                [&](rankcast::communicator& world) {
-                                  std::mt19937 random(seed);
-                                  const auto patience = random_time(random, 3000);
-                                  const auto revoked_after = patience + random_time(random, 2000);
-                                  support::step("withdraw");
-                                  auto buffer = std::make_unique<std::vector<int>>(
-                                      world.rank() == 0 ? huge : 0, i);
-                                  std::vector<int> got(world.rank() == 1 ? huge : 0);
-                                  try {
-                                    rankcast::barrier(world);
-                                    if (world.rank() == 0) {
-                                      rankcast::send(world, *buffer, 1, {.timeout = patience});
-                                    } else if (world.rank() == 1) {
-                                      rankcast::receive(world, got, 0, {.timeout = 20ms});
-                                    } else {
-                                      std::this_thread::sleep_for(revoked_after);
-                                      world.revoke("enough");
-                                    }
-                                  } catch (const rankcast::error&) {
-                                    std::fill(buffer->begin(), buffer->end(), -1);
-                                    buffer.reset();
-                                  }
-                                },
-                                {.chunk_bytes = 1 << 30});
+    run_ranks(3,
+              [&](rankcast::communicator& world) {
+                std::mt19937 random(seed);
+                const auto patience = random_time(random, 3000);
+                const auto revoked_after = patience + random_time(random, 2000);
+                support::step("withdraw");
+                auto buffer = std::make_unique<std::vector<int>>(world.rank() == 0 ? huge : 0, i);
+                std::vector<int> got(world.rank() == 1 ? huge : 0);
+                try {
+                  rankcast::barrier(world);
+                  if (world.rank() == 0) {
+                    rankcast::send(world, *buffer, 1, {.timeout = patience});
+                  } else if (world.rank() == 1) {
+                    rankcast::receive(world, got, 0, {.timeout = 20ms});
+                  } else {
+                    std::this_thread::sleep_for(revoked_after);
+                    world.revoke("enough");
+                  }
+                } catch (const rankcast::error&) {
+                  std::fill(buffer->begin(), buffer->end(), -1);
+                  buffer.reset();
+                }
+              },
+              {.chunk_bytes = 1 << 30});
   }
 }
 

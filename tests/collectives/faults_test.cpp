@@ -1,6 +1,6 @@
 // Ranks that are late, leave, throw or drop their calls: who gets which error, how soon, and with
 // which words.
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -66,7 +66,7 @@ TEST(faults, timeouts_name_all_missing_ranks_on_every_waiting_rank) {
     gate end(5);
     std::mutex mutex;
     std::vector<std::string> texts;
-    run_ranks<support::threads>(5, [&](communicator& world) {
+    run_ranks(5, [&](communicator& world) {
       rankcast::barrier(world);
       if (world.rank() % 2 == 0) {
         std::vector<int> data(large ? 1000 : 1);
@@ -110,7 +110,7 @@ TEST(faults, timeouts_name_all_missing_ranks_on_every_waiting_rank) {
 TEST(faults, a_peer_that_leaves_is_lost_at_once) {
   for (const int leaver : {0, 2}) {
     for (int call = 0; call < 5; ++call) {
-      run_ranks<support::threads>(3, [&](communicator& world) {
+      run_ranks(3, [&](communicator& world) {
         if (world.rank() == leaver) return;
         std::vector<int> data(3);
         int x = 0;
@@ -143,7 +143,7 @@ TEST(faults, a_peer_that_leaves_is_lost_at_once) {
 }
 
 TEST(faults, the_lost_peer_has_a_rank) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     if (world.rank() == 1) return;
     const auto e = error_of<rankcast::peer_lost_error>([&] { rankcast::barrier(world); });
     if (e) {
@@ -153,7 +153,7 @@ TEST(faults, the_lost_peer_has_a_rank) {
 }
 
 TEST(faults, a_message_peer_that_leaves_is_lost_but_what_it_sent_is_not) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     if (world.rank() == 1) {
       rankcast::send(world, 5, 0);
       return;
@@ -176,7 +176,7 @@ TEST(faults, a_message_peer_that_leaves_is_lost_but_what_it_sent_is_not) {
 TEST(faults, a_root_that_ran_ahead_learns_of_it_later) {
   gate ahead(2);
   gate end(2);
-  run_ranks<support::threads>(2, [&](communicator& world) {
+  run_ranks(2, [&](communicator& world) {
     int x = 0;
     if (world.rank() == 0) {
       rankcast::broadcast(world, x);  // local: it returns at once
@@ -200,7 +200,7 @@ TEST(faults, a_root_that_ran_ahead_learns_of_it_later) {
 }
 
 TEST(faults, dropped_work_revokes_the_group) {
-  run_ranks<support::threads>(3, [](communicator& world) {
+  run_ranks(3, [](communicator& world) {
     std::vector<int> data(1000, world.rank());
     if (world.rank() == 1) {
       { auto w = rankcast::start_all_reduce(world, data); }
@@ -216,7 +216,7 @@ TEST(faults, dropped_work_revokes_the_group) {
 }
 
 TEST(faults, the_error_of_work_comes_once) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     if (world.rank() == 1) {
       world.revoke("no more");
       return;
@@ -236,7 +236,7 @@ TEST(faults, the_error_of_work_comes_once) {
 }
 
 TEST(faults, a_timed_out_receive_leaves_the_group_usable) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     std::vector<int> got(100, -1);
     if (world.rank() == 0) {
       const auto e = error_of<rankcast::timeout_error>(
@@ -268,7 +268,7 @@ TEST(faults, a_timed_out_receive_leaves_the_group_usable) {
 
 // A limit of zero passes when nothing is missing, and only then.
 TEST(faults, a_limit_of_zero) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     int x = world.rank();
     if (world.rank() == 0) {
       rankcast::broadcast(world, x, {.timeout = 0s});  // local: nobody is waited for

@@ -1,6 +1,6 @@
 // Wrong calls of one rank or of all, encoders and decoders that throw, two threads on one handle,
 // calls from inside a callback: each rank gets its error, and the group goes on.
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -23,7 +23,7 @@ void goes_on(const communicator& world) {
 template <class F>
 void one_is_wrong(const char* part, F&& call) {
   for (const int wrong : {0, 1, 3}) {
-    run_ranks<support::threads>(4, [&](communicator& world) {
+    run_ranks(4, [&](communicator& world) {
       for (int i = 0; i < 3; ++i) {
         if (world.rank() == wrong) {
           const auto e = error_of<rankcast::usage_error>([&] { call(world, true); });
@@ -83,7 +83,7 @@ TEST(usage, one_rank_gives_overlapping_buffers) {
 }
 
 TEST(usage, root_refuses_an_uneven_call_whose_shares_differ) {
-  run_ranks<support::threads>(3, [](communicator& world) {
+  run_ranks(3, [](communicator& world) {
     const std::vector<std::int64_t> counts{1, 2, 4};
     std::vector<int> mine(static_cast<std::size_t>(world.rank() + 1));
     std::vector<int> all(6);
@@ -102,7 +102,7 @@ TEST(usage, root_refuses_an_uneven_call_whose_shares_differ) {
 }
 
 TEST(usage, all_ranks_wrong) {
-  run_ranks<support::threads>(4, [](communicator& world) {
+  run_ranks(4, [](communicator& world) {
     for (int i = 0; i < 80; ++i) {  // more often than there are slots
       int x = 0;
       (void)error_of<rankcast::usage_error>([&] { rankcast::broadcast(world, x, {.root = -1}); });
@@ -117,25 +117,21 @@ TEST(usage, all_ranks_wrong) {
 
 // Ends of a message that fail on demand.
 struct picky final : rankcast::message_source, rankcast::message_sink {
-  enum class where { never, encode, begin, place_short, finish, not_std } fail = where::never;
+  enum class where { never, encode, begin, read_short, finish, not_std } fail = where::never;
   std::vector<std::byte> data;
 
-  void encode(std::vector<std::byte>& header) override {
+  void encode(int, rankcast::message& to) override {
     if (fail == where::encode) throw std::runtime_error("no encoder for field f");
     if (fail == where::not_std) throw 42;
-    header.resize(3);
+    to.header.resize(3);
+    to.segments.push_back(data);
   }
-  [[nodiscard]] std::size_t segments() const override { return 1; }
-  [[nodiscard]] std::span<const std::byte> segment(std::size_t) const override { return data; }
-  void begin(std::span<const std::byte>, std::span<const std::uint64_t> sizes) override {
+  void decode(int, std::span<const std::byte> header, rankcast::segment_reader& in) override {
+    EXPECT_EQ(header.size(), 3u);
     if (fail == where::begin) throw rankcast::decode_error("field f is too short");
     if (fail == where::not_std) throw 42;
-    data.resize(static_cast<std::size_t>(sizes[0]));
-  }
-  [[nodiscard]] std::span<std::byte> place(std::size_t) override {
-    return std::span(data).first(fail == where::place_short ? data.size() - 1 : data.size());
-  }
-  void finish() override {
+    data.resize(static_cast<std::size_t>(in.sizes()[0]));
+    in.read(std::span(data).first(fail == where::read_short ? data.size() - 1 : data.size()));
     if (fail == where::finish) throw std::runtime_error("checksum of field f");
   }
 };
@@ -151,7 +147,7 @@ void exchange(const communicator& world, picky& p, int root) {
 
 TEST(usage, an_encoder_that_throws) {
   for (const std::size_t n : {std::size_t{10}, std::size_t{5000}}) {
-    run_ranks<support::threads>(3, [&](communicator& world) {
+    run_ranks(3, [&](communicator& world) {
       for (const auto fail : {picky::where::encode, picky::where::not_std}) {
         picky p;
         p.data.resize(world.rank() == 1 ? n : 0);
@@ -185,8 +181,8 @@ TEST(usage, an_encoder_that_throws) {
 
 TEST(usage, a_decoder_that_throws) {
   for (const std::size_t n : {std::size_t{10}, std::size_t{5000}}) {
-    for (const auto fail : {picky::where::begin, picky::where::finish, picky::where::place_short}) {
-      run_ranks<support::threads>(3, [&](communicator& world) {
+    for (const auto fail : {picky::where::begin, picky::where::finish, picky::where::read_short}) {
+      run_ranks(3, [&](communicator& world) {
         picky p;
         p.data.resize(world.rank() == 0 ? n : 0);
         if (world.rank() == 2) {
@@ -206,7 +202,7 @@ TEST(usage, a_decoder_that_throws) {
 }
 
 TEST(usage, a_decoder_that_throws_what_is_no_exception) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     picky p;
     p.data.resize(4);
     if (world.rank() == 1) {
@@ -221,7 +217,7 @@ TEST(usage, a_decoder_that_throws_what_is_no_exception) {
 
 TEST(usage, a_reduction_that_throws) {
   for (const std::size_t n : {std::size_t{4}, std::size_t{400}}) {
-    run_ranks<support::threads>(3, [&](communicator& world) {
+    run_ranks(3, [&](communicator& world) {
       const bool bad = world.rank() == 1;
       const auto f = [bad](int a, int b) {
         if (bad) throw std::range_error("cannot add");
@@ -244,7 +240,7 @@ TEST(usage, a_reduction_that_throws) {
 }
 
 TEST(usage, a_call_from_inside_a_reduction) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     std::atomic<int> refused{0};
     const auto f = [&](int a, int b) {
       try {
@@ -264,7 +260,7 @@ TEST(usage, a_call_from_inside_a_reduction) {
 }
 
 TEST(usage, two_threads_on_one_handle) {
-  run_ranks<support::threads>(2, [](communicator& world) {
+  run_ranks(2, [](communicator& world) {
     if (world.rank() == 1) {
       int go = 0;
       rankcast::receive(world, go, 0);  // the other rank's threads are done

@@ -2,7 +2,7 @@
 #include <deque>
 #include <random>
 
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -13,14 +13,12 @@ using rankcast::work;
 using support::run_ranks;
 using support::oracle::index;
 
-RANKCAST_CONFORMANCE_SUITE(flight);
-
 // 200 started calls, far more than the window of 64, small and large by turns, waited for from the
 // back, from the front, or at random; with both completions.
-TYPED_TEST(flight, many_broadcasts_with_rotating_roots) {
+TEST(flight, many_broadcasts_with_rotating_roots) {
   for (const int ranks : {1, 2, 4, 7}) {
     for (const auto mode : {completion::local, completion::everyone}) {
-      run_ranks<TypeParam>(ranks, [&](communicator& world) {
+      run_ranks(ranks, [&](communicator& world) {
         support::step("200 broadcasts");
         constexpr int count = 200;
         std::deque<std::vector<int>> data;
@@ -44,11 +42,11 @@ TYPED_TEST(flight, many_broadcasts_with_rotating_roots) {
 }
 
 // Every call has a started form; all of them at once, with blocking calls in between.
-TYPED_TEST(flight, every_started_form) {
+TEST(flight, every_started_form) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const std::size_t n : {std::size_t{3}, std::size_t{101}}) {
       for (const auto mode : {completion::local, completion::everyone}) {
-        run_ranks<TypeParam>(ranks, [&](communicator& world) {
+        run_ranks(ranks, [&](communicator& world) {
           support::step("start all");
           const int me = world.rank();
           const int root = ranks - 1;
@@ -107,8 +105,8 @@ TYPED_TEST(flight, every_started_form) {
 }
 
 // What a started call does not borrow: the list of counts and the callable may go at once.
-TYPED_TEST(flight, counts_and_callable_are_copied) {
-  run_ranks<TypeParam>(3, [](communicator& world) {
+TEST(flight, counts_and_callable_are_copied) {
+  run_ranks(3, [](communicator& world) {
     std::vector<int> data(90, 1);
     std::vector<int> share(30);
     std::optional<work> w;
@@ -127,9 +125,9 @@ TYPED_TEST(flight, counts_and_callable_are_copied) {
 }
 
 // Nested groups, waited for in opposite orders: any wait progresses all the thread has started.
-TYPED_TEST(flight, opposite_orders_on_nested_groups) {
+TEST(flight, opposite_orders_on_nested_groups) {
   for (const std::size_t n : {std::size_t{2}, std::size_t{500}}) {
-    run_ranks<TypeParam>(4, [&](communicator& world) {
+    run_ranks(4, [&](communicator& world) {
       const auto pair = world.split(world.rank() / 2);
       const auto cross = world.split(world.rank() % 2);
       for (int round = 0; round < 30; ++round) {
@@ -152,8 +150,8 @@ TYPED_TEST(flight, opposite_orders_on_nested_groups) {
 }
 
 // A blocking call on one group while peers wait for what this rank started on another.
-TYPED_TEST(flight, blocking_calls_progress_started_ones) {
-  run_ranks<TypeParam>(2, [](communicator& world) {
+TEST(flight, blocking_calls_progress_started_ones) {
+  run_ranks(2, [](communicator& world) {
     const auto twin = world.duplicate();
     for (int round = 0; round < 50; ++round) {
       std::vector<int> a(300, 1);
@@ -170,8 +168,8 @@ TYPED_TEST(flight, blocking_calls_progress_started_ones) {
 }
 
 // Under `local` a root runs ahead of its readers, as far as the window goes.
-TYPED_TEST(flight, a_root_runs_ahead_of_a_sleeping_reader) {
-  run_ranks<TypeParam>(2, [](communicator& world) {
+TEST(flight, a_root_runs_ahead_of_a_sleeping_reader) {
+  run_ranks(2, [](communicator& world) {
     if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(700));
     const auto begin = rankcast::steady_clock::now();
     for (int i = 0; i < 60; ++i) {
@@ -193,8 +191,8 @@ TYPED_TEST(flight, a_root_runs_ahead_of_a_sleeping_reader) {
   });
 }
 
-TYPED_TEST(flight, work_moves) {
-  run_ranks<TypeParam>(2, [](communicator& world) {
+TEST(flight, work_moves) {
+  run_ranks(2, [](communicator& world) {
     std::vector<int> data(100, world.rank());
     work w;
     EXPECT_FALSE(w.valid());

@@ -1,7 +1,7 @@
 // send and receive: order, tags, self, sizes, forms.
 #include <random>
 
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -11,11 +11,9 @@ using support::run_ranks;
 using support::same;
 using support::tensor_of;
 
-RANKCAST_CONFORMANCE_SUITE(messages);
-
-TYPED_TEST(messages, ring_of_every_dtype_and_size) {
+TEST(messages, ring_of_every_dtype_and_size) {
   for (const int ranks : {2, 3, 4, 8}) {
-    run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       const int next = (world.rank() + 1) % ranks;
       const int previous = (world.rank() + ranks - 1) % ranks;
       for (const dtype type : support::all_dtypes()) {
@@ -34,8 +32,8 @@ TYPED_TEST(messages, ring_of_every_dtype_and_size) {
 }
 
 // Small ones overtake nothing, large ones neither, also when both kinds take turns.
-TYPED_TEST(messages, first_in_first_out) {
-  run_ranks<TypeParam>(3, [](rankcast::communicator& world) {
+TEST(messages, first_in_first_out) {
+  run_ranks(3, [](rankcast::communicator& world) {
     constexpr int count = 300;
     const auto length = [](int i) {
       return static_cast<std::size_t>(i % 5 == 0 ? 100 : 1 + i % 3);
@@ -59,8 +57,8 @@ TYPED_TEST(messages, first_in_first_out) {
 
 // Receives that wait together are served in the order they were started, however the messages
 // arrive meanwhile.
-TYPED_TEST(messages, receives_in_flight_keep_their_order) {
-  run_ranks<TypeParam>(2, [](rankcast::communicator& world) {
+TEST(messages, receives_in_flight_keep_their_order) {
+  run_ranks(2, [](rankcast::communicator& world) {
     constexpr int batch = 16;
     for (int round = 0; round < 300; ++round) {
       support::step("batch");
@@ -79,8 +77,8 @@ TYPED_TEST(messages, receives_in_flight_keep_their_order) {
   });
 }
 
-TYPED_TEST(messages, tags_are_apart) {
-  run_ranks<TypeParam>(2, [](rankcast::communicator& world) {
+TEST(messages, tags_are_apart) {
+  run_ranks(2, [](rankcast::communicator& world) {
     if (world.rank() == 0) {
       for (int tag = 0; tag < 5; ++tag) rankcast::send(world, 10 + tag, 1, {.tag = tag});
       const std::vector<int> large(500, 7);
@@ -103,9 +101,9 @@ TYPED_TEST(messages, tags_are_apart) {
   });
 }
 
-TYPED_TEST(messages, to_oneself) {
+TEST(messages, to_oneself) {
   for (const int ranks : {1, 3}) {
-    run_ranks<TypeParam>(ranks, [](rankcast::communicator& world) {
+    run_ranks(ranks, [](rankcast::communicator& world) {
       for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
         const std::vector<int> mine(n, world.rank() + 5);
         std::vector<int> got(n);
@@ -124,8 +122,8 @@ TYPED_TEST(messages, to_oneself) {
 }
 
 // Messages have no place in the sequence of collectives, and may cross them.
-TYPED_TEST(messages, across_collectives) {
-  run_ranks<TypeParam>(4, [](rankcast::communicator& world) {
+TEST(messages, across_collectives) {
+  run_ranks(4, [](rankcast::communicator& world) {
     std::vector<int> got(200);
     const std::vector<int> mine(200, world.rank());
     const int peer = world.rank() ^ 1;
@@ -141,8 +139,8 @@ TYPED_TEST(messages, across_collectives) {
   });
 }
 
-TYPED_TEST(messages, of_another_size_or_dtype_are_refused_on_both_sides) {
-  run_ranks<TypeParam>(2, [](rankcast::communicator& world) {
+TEST(messages, of_another_size_or_dtype_are_refused_on_both_sides) {
+  run_ranks(2, [](rankcast::communicator& world) {
     for (const std::size_t n : {std::size_t{4}, std::size_t{400}}) {
       if (world.rank() == 0) {
         const std::vector<int> values(n, 1);
@@ -171,9 +169,9 @@ TYPED_TEST(messages, of_another_size_or_dtype_are_refused_on_both_sides) {
 }
 
 // All pairs at once, random order, several tags: every message arrives once and unchanged.
-TYPED_TEST(messages, all_pairs_in_random_order) {
+TEST(messages, all_pairs_in_random_order) {
   for (const int ranks : {2, 4, 7}) {
-    run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       support::step("all pairs");
       constexpr int tags = 3;
       std::mt19937 random(static_cast<unsigned>(world.rank()) + 11);

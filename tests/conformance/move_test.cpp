@@ -1,5 +1,5 @@
 // Collectives that only move data, on every dtype: ranks x sizes x roots against the oracle.
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -10,8 +10,6 @@ using support::same;
 using support::tensor_of;
 using support::oracle::counts;
 
-RANKCAST_CONFORMANCE_SUITE(moves);
-
 std::string where(const char* call, const rankcast::communicator& c, rankcast::dtype type,
                   std::int64_t size, int root) {
   return std::string(call) + " of " + std::to_string(size) + " " +
@@ -20,10 +18,10 @@ std::string where(const char* call, const rankcast::communicator& c, rankcast::d
 }
 
 // Calls f(world, type, size, root) on every rank for the whole matrix.
-template <class Transport, class F>
+template <class F>
 void matrix(F&& f) {
-  for (const int ranks : support::rank_counts) {
-    run_ranks<Transport>(ranks, [&](rankcast::communicator& world) {
+  for (const int ranks : support::rank_counts()) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       for (const rankcast::dtype type : support::all_dtypes()) {
         for (const std::int64_t size : support::sizes(rankcast::size_of(type))) {
           for (const int root : support::roots(ranks)) f(world, type, size, root);
@@ -34,10 +32,10 @@ void matrix(F&& f) {
 }
 
 // Without a root.
-template <class Transport, class F>
+template <class F>
 void rootless_matrix(F&& f) {
-  for (const int ranks : support::rank_counts) {
-    run_ranks<Transport>(ranks, [&](rankcast::communicator& world) {
+  for (const int ranks : support::rank_counts()) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       for (const rankcast::dtype type : support::all_dtypes()) {
         for (const std::int64_t size : support::sizes(rankcast::size_of(type))) {
           f(world, type, size);
@@ -47,8 +45,8 @@ void rootless_matrix(F&& f) {
   }
 }
 
-TYPED_TEST(moves, broadcast) {
-  matrix<TypeParam>([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
+TEST(moves, broadcast) {
+  matrix([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
     support::step("broadcast");
     const auto in = pattern_by_rank(world.size(), size, root);
     const auto me = support::oracle::index(world.rank());
@@ -59,8 +57,8 @@ TYPED_TEST(moves, broadcast) {
   });
 }
 
-TYPED_TEST(moves, scatter) {
-  matrix<TypeParam>([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
+TEST(moves, scatter) {
+  matrix([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
     support::step("scatter");
     const int n = world.size();
     const auto all = support::pattern_values(root, size * n, root);
@@ -76,8 +74,8 @@ TYPED_TEST(moves, scatter) {
   });
 }
 
-TYPED_TEST(moves, gather) {
-  matrix<TypeParam>([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
+TEST(moves, gather) {
+  matrix([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
     support::step("gather");
     const auto in = pattern_by_rank(world.size(), size, root);
     const auto mine = tensor_of(type, in[support::oracle::index(world.rank())]);
@@ -91,8 +89,8 @@ TYPED_TEST(moves, gather) {
   });
 }
 
-TYPED_TEST(moves, all_gather) {
-  rootless_matrix<TypeParam>([](auto& world, rankcast::dtype type, std::int64_t size) {
+TEST(moves, all_gather) {
+  rootless_matrix([](auto& world, rankcast::dtype type, std::int64_t size) {
     support::step("all_gather");
     const auto in = pattern_by_rank(world.size(), size);
     const auto mine = tensor_of(type, in[support::oracle::index(world.rank())]);
@@ -103,8 +101,8 @@ TYPED_TEST(moves, all_gather) {
   });
 }
 
-TYPED_TEST(moves, all_to_all) {
-  rootless_matrix<TypeParam>([](auto& world, rankcast::dtype type, std::int64_t size) {
+TEST(moves, all_to_all) {
+  rootless_matrix([](auto& world, rankcast::dtype type, std::int64_t size) {
     support::step("all_to_all");
     const auto n = support::oracle::index(world.size());
     const auto me = support::oracle::index(world.rank());
@@ -120,8 +118,8 @@ TYPED_TEST(moves, all_to_all) {
   });
 }
 
-TYPED_TEST(moves, in_place_forms) {
-  matrix<TypeParam>([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
+TEST(moves, in_place_forms) {
+  matrix([](auto& world, rankcast::dtype type, std::int64_t size, int root) {
     if (type != rankcast::dtype::int32 && type != rankcast::dtype::bytes) return;
     const int n = world.size();
     const auto me = support::oracle::index(world.rank());
@@ -161,10 +159,10 @@ TYPED_TEST(moves, in_place_forms) {
 }
 
 // What a barrier means: whatever anybody did before it is visible to all after it.
-TYPED_TEST(moves, barrier) {
-  for (const int ranks : support::rank_counts) {
+TEST(moves, barrier) {
+  for (const int ranks : support::rank_counts()) {
     std::atomic<int> arrived{0};
-    run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       support::step("barrier");
       for (int round = 1; round <= 50; ++round) {
         arrived.fetch_add(1);
@@ -178,24 +176,23 @@ TYPED_TEST(moves, barrier) {
 }
 
 // The sizes a user gets: the default limits, data beyond them.
-TYPED_TEST(moves, default_limits) {
+TEST(moves, default_limits) {
   const rankcast::local::settings defaults;
   for (const std::size_t bytes : {defaults.eager_bytes, defaults.eager_bytes + 1,
                                   defaults.chunk_bytes - 1, defaults.chunk_bytes * 2 + 1}) {
-    run_ranks<TypeParam>(
-        3,
-        [&](rankcast::communicator& world) {
-          const auto n = static_cast<std::int64_t>(bytes);
-          const auto in = pattern_by_rank(3, n);
-          const auto me = support::oracle::index(world.rank());
-          auto t = tensor_of(rankcast::dtype::uint8, in[me]);
-          auto all = support::room(rankcast::dtype::uint8, 3 * n);
-          rankcast::all_gather(world, t, all);
-          EXPECT_TRUE(same(all, support::oracle::gather(in)));
-          rankcast::broadcast(world, t, {.root = 1});
-          EXPECT_TRUE(same(t, in[1]));
-        },
-        {.eager_bytes = defaults.eager_bytes, .chunk_bytes = defaults.chunk_bytes});
+    run_ranks(3,
+              [&](rankcast::communicator& world) {
+                const auto n = static_cast<std::int64_t>(bytes);
+                const auto in = pattern_by_rank(3, n);
+                const auto me = support::oracle::index(world.rank());
+                auto t = tensor_of(rankcast::dtype::uint8, in[me]);
+                auto all = support::room(rankcast::dtype::uint8, 3 * n);
+                rankcast::all_gather(world, t, all);
+                EXPECT_TRUE(same(all, support::oracle::gather(in)));
+                rankcast::broadcast(world, t, {.root = 1});
+                EXPECT_TRUE(same(t, in[1]));
+              },
+              {.eager_bytes = defaults.eager_bytes, .chunk_bytes = defaults.chunk_bytes});
   }
 }
 

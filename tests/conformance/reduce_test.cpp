@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -11,8 +11,6 @@ using rankcast::dtype;
 using support::run_ranks;
 using support::oracle::by_rank;
 using support::oracle::index;
-
-RANKCAST_CONFORMANCE_SUITE(reductions);
 
 template <class T>
 by_rank<T> inputs(int ranks, std::int64_t n, std::int64_t modulus) {
@@ -83,10 +81,10 @@ void all_calls(rankcast::communicator& world, std::int64_t size, const F& f,
   EXPECT_TRUE(equal_bits(share, cut[me])) << trace("reduce_scatter");
 }
 
-template <class Transport, class F>
+template <class F>
 void all_types(const F& f, std::int64_t modulus = 101) {
-  for (const int ranks : support::rank_counts) {
-    run_ranks<Transport>(ranks, [&](rankcast::communicator& world) {
+  for (const int ranks : support::rank_counts()) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       for (const dtype type : support::all_dtypes()) {
         if (type == dtype::bytes) continue;
         rankcast::visit(type, "test", [&](auto tag) {
@@ -100,28 +98,28 @@ void all_types(const F& f, std::int64_t modulus = 101) {
   }
 }
 
-TYPED_TEST(reductions, sum) {
-  all_types<TypeParam>(rankcast::sum);
+TEST(reductions, sum) {
+  all_types(rankcast::sum);
 }
-TYPED_TEST(reductions, product) {
-  all_types<TypeParam>(rankcast::product, 3);
+TEST(reductions, product) {
+  all_types(rankcast::product, 3);
 }
-TYPED_TEST(reductions, minimum) {
-  all_types<TypeParam>(rankcast::minimum);
+TEST(reductions, minimum) {
+  all_types(rankcast::minimum);
 }
-TYPED_TEST(reductions, maximum) {
-  all_types<TypeParam>(rankcast::maximum);
+TEST(reductions, maximum) {
+  all_types(rankcast::maximum);
 }
-TYPED_TEST(reductions, logical_and) {
-  all_types<TypeParam>(rankcast::logical_and, 2);
+TEST(reductions, logical_and) {
+  all_types(rankcast::logical_and, 2);
 }
-TYPED_TEST(reductions, logical_or) {
-  all_types<TypeParam>(rankcast::logical_or, 2);
+TEST(reductions, logical_or) {
+  all_types(rankcast::logical_or, 2);
 }
 
-TYPED_TEST(reductions, callable_with_state) {
-  for (const int ranks : support::rank_counts) {
-    run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+TEST(reductions, callable_with_state) {
+  for (const int ranks : support::rank_counts()) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       const std::int64_t offset = 1000 * world.size();
       const auto plus = [offset](std::int64_t a, std::int64_t b) { return a + b + offset; };
       for (const std::int64_t size : support::sizes(sizeof(std::int64_t))) {
@@ -137,8 +135,8 @@ TYPED_TEST(reductions, callable_with_state) {
 }
 
 // By hand, not by the oracle: 8-bit values wrap, bool sums are "or", products "and".
-TYPED_TEST(reductions, wrap_and_bool) {
-  run_ranks<TypeParam>(3, [](rankcast::communicator& world) {
+TEST(reductions, wrap_and_bool) {
+  run_ranks(3, [](rankcast::communicator& world) {
     std::array<std::int8_t, 3> a{100, -100, 7};
     rankcast::all_reduce(world, a);
     EXPECT_EQ(a, (std::array<std::int8_t, 3>{44, -44, 21}));  // 300 - 256, -300 + 256
@@ -157,9 +155,9 @@ TYPED_TEST(reductions, wrap_and_bool) {
   });
 }
 
-TYPED_TEST(reductions, nan_wins) {
+TEST(reductions, nan_wins) {
   const float nan = std::nanf("");
-  run_ranks<TypeParam>(3, [&](rankcast::communicator& world) {
+  run_ranks(3, [&](rankcast::communicator& world) {
     for (int holder = 0; holder < 3; ++holder) {
       float low = world.rank() == holder ? nan : 1.0f;
       float high = low;
@@ -172,8 +170,8 @@ TYPED_TEST(reductions, nan_wins) {
 
 // bfloat16 has 8 bits of precision: 256 + 1 rounds back to 256, so a sum that rounds after each
 // rank would stay there. In float the ones add up, and the sum is rounded once.
-TYPED_TEST(reductions, sixteen_bits_accumulate_in_float) {
-  run_ranks<TypeParam>(7, [](rankcast::communicator& world) {
+TEST(reductions, sixteen_bits_accumulate_in_float) {
+  run_ranks(7, [](rankcast::communicator& world) {
     for (const std::size_t n : {std::size_t{3}, std::size_t{300}}) {
       std::vector<rankcast::bfloat16> b(n, rankcast::bfloat16(world.rank() == 0 ? 256.0f : 1.0f));
       rankcast::all_reduce(world, b);
@@ -189,7 +187,7 @@ TYPED_TEST(reductions, sixteen_bits_accumulate_in_float) {
 
 // Floats whose sum hangs on the order: the result is the left fold in rank order, to the bit, on
 // every rank, in every call, in both forms and every time. Larger than the scratch of a fold too.
-TYPED_TEST(reductions, order_is_the_rank_order) {
+TEST(reductions, order_is_the_rank_order) {
   for (const int ranks : {2, 3, 7, 8}) {
     for (const std::size_t n : {std::size_t{5}, std::size_t{97}, std::size_t{20000}}) {
       by_rank<float> in(index(ranks));
@@ -206,7 +204,7 @@ TYPED_TEST(reductions, order_is_the_rank_order) {
       if (ranks > 2 && n > 5) {  // the data can tell
         ASSERT_NE(wanted, support::oracle::reduce(backwards, rankcast::sum));
       }
-      run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+      run_ranks(ranks, [&](rankcast::communicator& world) {
         for (int run = 0; run < 3; ++run) {
           const auto& mine = in[index(world.rank())];
           std::vector<float> got(n);
@@ -228,8 +226,8 @@ TYPED_TEST(reductions, order_is_the_rank_order) {
   }
 }
 
-TYPED_TEST(reductions, guarantee_is_stated) {
-  run_ranks<TypeParam>(2, [](rankcast::communicator& world) {
+TEST(reductions, guarantee_is_stated) {
+  run_ranks(2, [](rankcast::communicator& world) {
     EXPECT_CONTAINS(std::string(world.reduction_guarantee()), "bit-identical");
   });
 }

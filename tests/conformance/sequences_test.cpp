@@ -3,7 +3,7 @@
 #include <deque>
 #include <random>
 
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -14,8 +14,6 @@ using support::run_ranks;
 using support::oracle::by_rank;
 using support::oracle::counts;
 using support::oracle::index;
-
-RANKCAST_CONFORMANCE_SUITE(sequences);
 
 using numbers = std::vector<std::int64_t>;
 
@@ -181,10 +179,10 @@ class player {
   std::deque<started> flights_;  // buffers stay where they are
 };
 
-TYPED_TEST(sequences, on_one_group) {
-  for (const int ranks : support::rank_counts) {
+TEST(sequences, on_one_group) {
+  for (const int ranks : support::rank_counts()) {
     for (const unsigned seed : {1u, 2u}) {
-      run_ranks<TypeParam>(ranks, [&](communicator& world) {
+      run_ranks(ranks, [&](communicator& world) {
         support::step("sequence");
         script s(seed);
         player p(world, s, 0);
@@ -197,10 +195,10 @@ TYPED_TEST(sequences, on_one_group) {
 
 // The world, halves of it that renumber their ranks, and groups of those, all in flight together;
 // they are waited for in an order that differs by rank.
-TYPED_TEST(sequences, on_groups_of_groups) {
+TEST(sequences, on_groups_of_groups) {
   for (const int ranks : {2, 3, 4, 7, 8}) {
     for (const unsigned seed : {3u, 4u}) {
-      run_ranks<TypeParam>(ranks, [&](communicator& world) {
+      run_ranks(ranks, [&](communicator& world) {
         support::step("groups of groups");
         const int me = world.rank();
         const auto odd = world.split(me % 2, -me);

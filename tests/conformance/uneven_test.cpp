@@ -1,5 +1,5 @@
 // Shares that differ by rank, with zeros: gather, scatter, all_gather, reduce_scatter, all_to_all.
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -11,8 +11,6 @@ using support::tensor_of;
 using support::oracle::by_rank;
 using support::oracle::counts;
 using support::oracle::index;
-
-RANKCAST_CONFORMANCE_SUITE(uneven);
 
 std::int64_t total(const counts& c) {
   std::int64_t n = 0;
@@ -49,10 +47,10 @@ by_rank<std::int64_t> values_by(const counts& c) {
   return in;
 }
 
-template <class Transport, class F>
+template <class F>
 void matrix(F&& f) {
-  for (const int ranks : support::rank_counts) {
-    run_ranks<Transport>(ranks, [&](rankcast::communicator& world) {
+  for (const int ranks : support::rank_counts()) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       for (const counts& c : cuts(ranks)) {
         for (const int root : support::roots(ranks)) {
           for (const dtype type : {dtype::int16, dtype::float32}) f(world, c, root, type);
@@ -62,8 +60,8 @@ void matrix(F&& f) {
   }
 }
 
-TYPED_TEST(uneven, gather_and_scatter) {
-  matrix<TypeParam>([](auto& world, const counts& c, int root, dtype type) {
+TEST(uneven, gather_and_scatter) {
+  matrix([](auto& world, const counts& c, int root, dtype type) {
     const auto me = index(world.rank());
     const auto in = values_by(c);
     const auto mine = tensor_of(type, in[me]);
@@ -91,8 +89,8 @@ TYPED_TEST(uneven, gather_and_scatter) {
   });
 }
 
-TYPED_TEST(uneven, all_gather) {
-  matrix<TypeParam>([](auto& world, const counts& c, int root, dtype type) {
+TEST(uneven, all_gather) {
+  matrix([](auto& world, const counts& c, int root, dtype type) {
     if (root != 0) return;
     support::step("all_gather");
     const auto me = index(world.rank());
@@ -109,8 +107,8 @@ TYPED_TEST(uneven, all_gather) {
   });
 }
 
-TYPED_TEST(uneven, reduce_scatter) {
-  matrix<TypeParam>([](auto& world, const counts& c, int root, dtype type) {
+TEST(uneven, reduce_scatter) {
+  matrix([](auto& world, const counts& c, int root, dtype type) {
     if (root != 0) return;
     support::step("reduce_scatter");
     const auto me = index(world.rank());
@@ -130,9 +128,9 @@ TYPED_TEST(uneven, reduce_scatter) {
   });
 }
 
-TYPED_TEST(uneven, all_to_all) {
-  for (const int ranks : support::rank_counts) {
-    run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+TEST(uneven, all_to_all) {
+  for (const int ranks : support::rank_counts()) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       const auto n = index(ranks);
       const auto me = index(world.rank());
       for (std::int64_t scale : {0, 1, 2, 50}) {

@@ -2,15 +2,13 @@
 #include <deque>
 #include <span>
 
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
 
 using support::run_ranks;
 using support::oracle::index;
-
-RANKCAST_CONFORMANCE_SUITE(values);
 
 struct particle {
   double mass;
@@ -27,9 +25,9 @@ particle particle_of(int rank, int i) {
   return {rank + i * 0.5, rank * 100 + i, {'p', static_cast<char>('a' + rank), 'x', 'y', 'z'}};
 }
 
-TYPED_TEST(values, ranges_and_single_values) {
+TEST(values, ranges_and_single_values) {
   for (const int ranks : {1, 2, 3, 8}) {
-    run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       const int me = world.rank();
       const int root = ranks - 1;
       double x = me;
@@ -69,9 +67,9 @@ TYPED_TEST(values, ranges_and_single_values) {
   }
 }
 
-TYPED_TEST(values, opaque_structs) {
+TEST(values, opaque_structs) {
   for (const int ranks : {1, 3, 4}) {
-    run_ranks<TypeParam>(ranks, [&](rankcast::communicator& world) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       const int me = world.rank();
       particle p = particle_of(me, 0);
       rankcast::broadcast(world, p, {.root = ranks - 1});
@@ -121,8 +119,8 @@ TYPED_TEST(values, opaque_structs) {
   }
 }
 
-TYPED_TEST(values, empty_data_with_and_without_memory) {
-  run_ranks<TypeParam>(3, [](rankcast::communicator& world) {
+TEST(values, empty_data_with_and_without_memory) {
+  run_ranks(3, [](rankcast::communicator& world) {
     std::vector<float> none;
     std::vector<float> reserved;
     reserved.reserve(8);

@@ -1,6 +1,6 @@
 // Strided data on both sides of every call: columns, transposed, every second row, backwards. What
 // lies between the elements must stay as it was.
-#include "support/transports.hpp"
+#include "support/ranks.hpp"
 #include "support/values.hpp"
 
 namespace {
@@ -11,8 +11,6 @@ using rankcast::tensor_view;
 using support::run_ranks;
 using support::oracle::by_rank;
 using support::oracle::index;
-
-RANKCAST_CONFORMANCE_SUITE(views);
 
 constexpr int untouched = -99;
 
@@ -93,10 +91,10 @@ by_rank<int> inputs(int ranks, std::int64_t n) {
 }
 
 // Calls f(world, kind of send, kind of receive, n) for all pairs of kinds.
-template <class Transport, class F>
+template <class F>
 void matrix(F&& f) {
   for (const int ranks : {1, 2, 3, 4}) {
-    run_ranks<Transport>(ranks, [&](rankcast::communicator& world) {
+    run_ranks(ranks, [&](rankcast::communicator& world) {
       for (const auto send : field::kinds) {
         for (const auto receive : field::kinds) {
           for (const std::int64_t n : {2, 16, 18, 90}) f(world, send, receive, n);
@@ -106,8 +104,8 @@ void matrix(F&& f) {
   }
 }
 
-TYPED_TEST(views, broadcast) {
-  matrix<TypeParam>([](auto& world, field::kind a, field::kind b, std::int64_t n) {
+TEST(views, broadcast) {
+  matrix([](auto& world, field::kind a, field::kind b, std::int64_t n) {
     support::step("broadcast");
     const auto in = inputs(world.size(), n);
     const int root = world.size() - 1;
@@ -119,8 +117,8 @@ TYPED_TEST(views, broadcast) {
   });
 }
 
-TYPED_TEST(views, gather_and_scatter) {
-  matrix<TypeParam>([](auto& world, field::kind a, field::kind b, std::int64_t n) {
+TEST(views, gather_and_scatter) {
+  matrix([](auto& world, field::kind a, field::kind b, std::int64_t n) {
     const auto in = inputs(world.size(), n);
     const int root = world.size() / 2;
     field mine(a, n);
@@ -142,8 +140,8 @@ TYPED_TEST(views, gather_and_scatter) {
   });
 }
 
-TYPED_TEST(views, all_gather_and_all_to_all) {
-  matrix<TypeParam>([](auto& world, field::kind a, field::kind b, std::int64_t n) {
+TEST(views, all_gather_and_all_to_all) {
+  matrix([](auto& world, field::kind a, field::kind b, std::int64_t n) {
     const auto ranks = index(world.size());
     auto in = inputs(world.size(), n);
     field mine(a, n);
@@ -168,8 +166,8 @@ TYPED_TEST(views, all_gather_and_all_to_all) {
   });
 }
 
-TYPED_TEST(views, reductions) {
-  matrix<TypeParam>([](auto& world, field::kind a, field::kind b, std::int64_t n) {
+TEST(views, reductions) {
+  matrix([](auto& world, field::kind a, field::kind b, std::int64_t n) {
     const auto me = index(world.rank());
     const auto in = inputs(world.size(), n * world.size());
     const auto wanted = support::oracle::reduce(in, rankcast::sum);
@@ -197,8 +195,8 @@ TYPED_TEST(views, reductions) {
   });
 }
 
-TYPED_TEST(views, send_and_receive) {
-  matrix<TypeParam>([](auto& world, field::kind a, field::kind b, std::int64_t n) {
+TEST(views, send_and_receive) {
+  matrix([](auto& world, field::kind a, field::kind b, std::int64_t n) {
     if (world.size() < 2 || world.rank() > 1) return;
     support::step("send");
     const auto in = inputs(2, n);

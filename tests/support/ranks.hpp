@@ -19,18 +19,11 @@
 #include <vector>
 
 #include "rankcast/rankcast.hpp"
+#include "support/world.hpp"
 
 namespace support {
 
 using namespace std::chrono_literals;
-
-/// A world for a test. The sizes are small, so that little data takes every path of a transport.
-struct world_options {
-  rankcast::timeout default_timeout = 30s;
-  rankcast::completion completion = rankcast::completion::local;
-  std::size_t eager_bytes = 256;
-  std::size_t chunk_bytes = 64;
-};
 
 inline constexpr std::chrono::seconds deadline_over_all{100};
 
@@ -105,16 +98,18 @@ class watchdog {
   std::thread thread_;
 };
 
-/// Runs `function(communicator&)` on the ranks of a transport. What a rank throws is a failure of
-/// the test, reported for each rank. Meant for calls inside of which nothing is expected to escape.
-template <class Transport, class F>
+/// Runs `function(communicator&)` on ranks of the transport the test is linked to. What a rank
+/// throws is a failure of the test, reported for each rank. Meant for calls inside of which nothing
+/// is expected to escape. More ranks than the job has processes are left out.
+template <class F>
 void run_ranks(int ranks, F&& function, const world_options& options = {}) {
+  if (ranks > most_ranks()) return;
   std::vector<std::string> escaped(static_cast<std::size_t>(ranks));
   progress_board board;
   {
     const watchdog guard(board, deadline_over_all);
     try {
-      Transport::run(
+      run_world(
           ranks,
           [&](rankcast::communicator& world) {
             const int rank = world.rank();

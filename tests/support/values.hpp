@@ -15,7 +15,14 @@ namespace support {
 using rankcast::dtype;
 using rankcast::tensor;
 
-inline constexpr int rank_counts[] = {1, 2, 3, 4, 7, 8};
+/// Those that the transport can make.
+inline std::vector<int> rank_counts() {
+  std::vector<int> counts;
+  for (const int n : {1, 2, 3, 4, 7, 8}) {
+    if (n <= most_ranks()) counts.push_back(n);
+  }
+  return counts;
+}
 
 /// First, last and middle.
 inline std::set<int> roots(int ranks) {

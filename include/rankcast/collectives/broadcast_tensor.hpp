@@ -112,77 +112,62 @@ inline std::span<std::byte> bytes_of(tensor& t) {
 class tensor_map_message final : public message_source, public message_sink {
  public:
   explicit tensor_map_message(tensor_map& tensors) noexcept : tensors_(tensors) {}
+  static constexpr message_type type{0x7e4e0a9c11ab5d01u, "a set of tensors"};
 
-  void encode(std::vector<std::byte>& header) override {
-    header_writer out(header);
+  void encode(int, message& to) override {
+    header_writer out(to.header);
     out.put(static_cast<std::uint64_t>(tensors_.size()));
     for (const auto& [name, t] : tensors_) {
       write_description(out, name, t);
-      parts_.push_back(bytes_of(t));
+      to.segments.push_back(bytes_of(t));
     }
-  }
-  [[nodiscard]] std::size_t segments() const override { return parts_.size(); }
-  [[nodiscard]] std::span<const std::byte> segment(std::size_t i) const override {
-    return parts_[i];
   }
 
-  void begin(std::span<const std::byte> header,
-             std::span<const std::uint64_t> segment_bytes) override {
+  void decode(int, std::span<const std::byte> header, segment_reader& segments) override {
     header_reader in(header);
-    if (in.get<std::uint64_t>() != segment_bytes.size()) {
+    if (in.get<std::uint64_t>() != segments.sizes().size()) {
       throw decode_error("tensor message: tensors and segments are not equally many");
     }
-    std::vector<tensor_description> descriptions;
-    for (const std::uint64_t bytes : segment_bytes) {
-      descriptions.push_back(read_description(in, bytes));
+    std::map<std::string, tensor_description> descriptions;
+    std::vector<std::string> order;
+    for (const std::uint64_t bytes : segments.sizes()) {
+      tensor_description d = read_description(in, bytes);
+      order.push_back(d.name);
+      if (!descriptions.emplace(order.back(), std::move(d)).second) {
+        throw decode_error("tensor message: the name '" + order.back() + "' appears twice");
+      }
     }
     if (in.left() != 0) throw decode_error("tensor message: bytes are left after the header");
     // The description is sound. Tensors of the same name keep their memory.
-    tensor_map next;
-    for (const auto& d : descriptions) {
-      tensor t;
-      if (auto known = tensors_.find(d.name); known != tensors_.end()) t.swap(known->second);
-      t.resize(d.type, d.shape);
-      if (!next.emplace(d.name, std::move(t)).second) {
-        throw decode_error("tensor message: the name '" + d.name + "' appears twice");
-      }
-    }
-    tensors_.swap(next);
-    for (const auto& d : descriptions) places_.push_back(&tensors_.at(d.name));
+    std::erase_if(tensors_, [&](const auto& t) { return descriptions.count(t.first) == 0; });
+    for (const auto& [name, d] : descriptions) tensors_[name].resize(d.type, d.shape);
+    for (const std::string& name : order) segments.read(bytes_of(tensors_.find(name)->second));
   }
-  [[nodiscard]] std::span<std::byte> place(std::size_t i) override { return bytes_of(*places_[i]); }
-  void finish() override {}
 
  private:
   tensor_map& tensors_;
-  std::vector<std::span<const std::byte>> parts_;
-  std::vector<tensor*> places_;
 };
 
 class tensor_message final : public message_source, public message_sink {
  public:
   explicit tensor_message(tensor& t) noexcept : tensor_(t) {}
+  static constexpr message_type type{0x7e4e0a9c11ab5d02u, "a tensor"};
 
-  void encode(std::vector<std::byte>& header) override {
-    header_writer out(header);
+  void encode(int, message& to) override {
+    header_writer out(to.header);
     write_description(out, "", tensor_);
+    to.segments.push_back(bytes_of(std::as_const(tensor_)));
   }
-  [[nodiscard]] std::size_t segments() const override { return 1; }
-  [[nodiscard]] std::span<const std::byte> segment(std::size_t) const override {
-    return bytes_of(std::as_const(tensor_));
-  }
-  void begin(std::span<const std::byte> header,
-             std::span<const std::uint64_t> segment_bytes) override {
-    if (segment_bytes.size() != 1) {
-      throw decode_error("tensor message: " + std::to_string(segment_bytes.size()) +
-                         " segments for one tensor (was a set of tensors sent?)");
+  void decode(int, std::span<const std::byte> header, segment_reader& segments) override {
+    if (segments.sizes().size() != 1) {
+      throw decode_error("tensor message: " + std::to_string(segments.sizes().size()) +
+                         " segments for one tensor");
     }
     header_reader in(header);
-    const tensor_description d = read_description(in, segment_bytes.front());
+    const tensor_description d = read_description(in, segments.sizes().front());
     tensor_.resize(d.type, d.shape);
+    segments.read(bytes_of(tensor_));
   }
-  [[nodiscard]] std::span<std::byte> place(std::size_t) override { return bytes_of(tensor_); }
-  void finish() override {}
 
  private:
   tensor& tensor_;
@@ -196,6 +181,7 @@ operation message_broadcast(const communicator& comm, Message& message, int root
   op.where = where;
   if (comm.rank(op.code) == root) op.source = &message;
   else op.sink = &message;
+  op.message_type = Message::type;
   return op;
 }
 
@@ -205,7 +191,7 @@ operation message_broadcast(const communicator& comm, Message& message, int root
 /// them over, in the memory it has where that is large enough.
 ///
 /// Errors   as broadcast; decode_error, std::bad_alloc on the rank that has no room.
-/// Cost     one message: a header of 2 + 8 * dimensions bytes and the data, read once per rank.
+/// Cost     one message: a header of 6 + 8 * dimensions bytes and the data, read once per rank.
 inline void broadcast_tensor(const communicator& comm, tensor& t, rooted_options options = {},
                              call_site where = call_site::here()) {
   detail::tensor_message message(t);

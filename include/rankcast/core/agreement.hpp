@@ -25,6 +25,7 @@ struct call_record {
   std::uint64_t reduction_hash = 0;
   std::uint64_t counts_hash = 0;
   std::string_view reduction_name = "";
+  rankcast::message_type message_type{};
   layout shape = layout::contiguous({0});
   call_site where{};
 };
@@ -33,11 +34,12 @@ struct call_record {
 [[nodiscard]] inline call_record record_of(const operation& op, int size) {
   call_record r;
   r.code = op.code;
-  r.message = op.source != nullptr || op.sink != nullptr;
+  r.message = is_message(op);
   r.uneven = !op.counts.empty();
   r.root = has_root(op.code) ? op.root : -1;
   r.reduction_hash = op.reduction.type_hash;
   r.reduction_name = op.reduction.name;
+  r.message_type = op.message_type;
   r.where = op.where;
   const bool received_block = op.code == opcode::scatter || op.code == opcode::reduce_scatter ||
                               op.code == opcode::receive ||
@@ -94,6 +96,8 @@ inline constexpr agreed_argument agreed_arguments[] = {
      [](const call_record& r) { return "root " + std::to_string(r.root); }},
     {"reduction", [](const call_record& r) { return r.reduction_hash; },
      [](const call_record& r) { return std::string(r.reduction_name); }},
+    {"type", [](const call_record& r) { return r.message_type.hash; },
+     [](const call_record& r) { return std::string(r.message_type.name); }},
     {"dtype",
      [](const call_record& r) {
        return r.message ? std::uint64_t{0} : static_cast<std::uint64_t>(r.type);

@@ -13,6 +13,7 @@
 
 #include "rankcast/core/buffer.hpp"
 #include "rankcast/core/config.hpp"
+#include "rankcast/core/message.hpp"
 #include "rankcast/core/reduction.hpp"
 #include "rankcast/core/timeout.hpp"
 
@@ -45,30 +46,6 @@ enum class opcode : std::uint8_t {
 /// readers. `everyone`: every rank has taken part, and all agree that it went well.
 enum class completion : std::uint8_t { group_default, local, everyone };
 
-/// A message whose size its receivers do not know: a small header that describes it, and segments
-/// of bytes. The sending side.
-class RANKCAST_API message_source {
- public:
-  virtual ~message_source() = default;
-  /// Writes the header. What it throws reaches the other ranks as remote_error.
-  virtual void encode(std::vector<std::byte>& header) = 0;
-  [[nodiscard]] virtual std::size_t segments() const = 0;
-  /// Borrowed until the call has completed.
-  [[nodiscard]] virtual std::span<const std::byte> segment(std::size_t i) const = 0;
-};
-
-/// The receiving side. Runs on the thread of the waiting caller; bytes are not to be trusted.
-class RANKCAST_API message_sink {
- public:
-  virtual ~message_sink() = default;
-  /// Reads the header and makes room. Throws decode_error when the sizes are not the described.
-  virtual void begin(std::span<const std::byte> header,
-                     std::span<const std::uint64_t> segment_bytes) = 0;
-  /// Where segment `i` goes; exactly as many bytes as announced to `begin`.
-  [[nodiscard]] virtual std::span<std::byte> place(std::size_t i) = 0;
-  virtual void finish() = 0;
-};
-
 struct operation {
   opcode code = opcode::barrier;
   int root = -1;  // root, or the peer of send and receive; -1 where there is none
@@ -79,12 +56,18 @@ struct operation {
   buffer receive{};
   std::span<const std::int64_t> counts{};          // elements per rank; empty: equal shares
   std::span<const std::int64_t> receive_counts{};  // all_to_all only
-  message_source* source = nullptr;                // broadcast of unknown size: root
-  message_sink* sink = nullptr;                    //   and the others
+  message_source* source = nullptr;  // instead of `send`, for data of a size of its own,
+  message_sink* sink = nullptr;      // and instead of `receive`
+  rankcast::message_type message_type{};
   call_site where{};
   deadline until{};
   rankcast::completion completion = completion::local;
 };
+
+/// True when the call moves messages of their own size instead of buffers of an agreed one.
+[[nodiscard]] constexpr bool is_message(const operation& op) noexcept {
+  return op.source != nullptr || op.sink != nullptr;
+}
 
 /// True for calls in which one rank plays a part of its own.
 [[nodiscard]] constexpr bool has_root(opcode code) noexcept {
@@ -230,6 +213,7 @@ struct block {
     }
     if (op.tag < 0) return "tag " + std::to_string(op.tag) + " is negative";
   }
+  if (is_message(op)) return {};
   if (op.send.given && op.receive.given && op.send.type != op.receive.type) {
     return "sends " + std::string(name(op.send.type)) + " but receives " +
            std::string(name(op.receive.type));

@@ -24,12 +24,13 @@ namespace rankcast::inline v0::local {
 class call final : public flight {
  public:
   call(group& g, int rank, std::uint64_t sequence, const operation& op,
-       transport_counters& counters)
+       transport_counters& counters, std::vector<message>& spare)
       : group_(g),
         rank_(rank),
         sequence_(sequence),
         op_(op),
         counters_(counters),
+        spare_(spare),
         begin_(steady_clock::now()),
         counts_(op.counts.begin(), op.counts.end()),
         receive_counts_(op.receive_counts.begin(), op.receive_counts.end()) {
@@ -56,8 +57,7 @@ class call final : public flight {
     mine.refusal = refusal_;
     mine.slice_failure.clear();
     mine.failure.clear();
-    mine.segments.clear();
-    mine.header.clear();
+    mine.messages.clear();
     mine.data = op_.send.address;
     mine.data_layout = op_.send.elements_layout;
     mine.result = op_.receive.address;
@@ -92,11 +92,18 @@ class call final : public flight {
       moved = true;
     }
     if (phase_ == phase::drain && readers_done()) {
-      phase_ = phase::complete;
-      done = true;
+      complete();
       moved = true;
     }
     return moved;
+  }
+
+  /// The group is revoked. True when this call was over by then: all ranks have finished it.
+  bool settle() {
+    if (phase_ == phase::verdict && all_at(stage::consumed)) hear_verdict();
+    else if (phase_ != phase::drain || !readers_done()) return false;
+    complete();
+    return true;
   }
 
   /// Why this call can never complete, if so: its deadline has passed, or a rank it waits for has
@@ -217,9 +224,21 @@ class call final : public flight {
     }
   }
 
+  // One message for all readers, or, of a scatter, one for each. A large one is read where it lies.
   void offer_message(publication& mine) {
+    const bool one_each = op_.code == opcode::scatter;
+    mine.messages.swap(spare_);
+    mine.messages.resize(one_each ? static_cast<std::size_t>(group_.size) : 1);
+    std::size_t bytes = 0;
+    std::size_t segment_bytes = 0;
     try {
-      op_.source->encode(mine.header);
+      for (std::size_t i = 0; i < mine.messages.size(); ++i) {
+        message& m = mine.messages[i];
+        m.clear();
+        op_.source->encode(one_each ? static_cast<int>(i) : -1, m);
+        bytes += m.bytes();
+        segment_bytes += m.bytes() - m.header.size();
+      }
     } catch (...) {
       failure = std::current_exception();
       mine.refusal = call_text(group_, op_, sequence_) + ": rank " + std::to_string(rank_) +
@@ -227,23 +246,18 @@ class call final : public flight {
       refusal_ = mine.refusal;
       return;
     }
-    std::size_t bytes = 0;
-    for (std::size_t i = 0; i < op_.source->segments(); ++i) {
-      const auto s = op_.source->segment(i);
-      mine.segments.push_back({s.data(), s.size()});
-      bytes += s.size();
-    }
-    counters_.bytes_sent += bytes + mine.header.size();
+    counters_.bytes_sent += bytes;
     if (bytes > group_.sizes.eager_bytes) {
       borrowed_ = true;
       return;
     }
-    mine.stage.resize(bytes);
-    std::size_t at = 0;
-    for (auto& s : mine.segments) {
-      if (s.bytes != 0) std::memcpy(mine.stage.data() + at, s.address, s.bytes);
-      s.address = mine.stage.data() + at;
-      at += s.bytes;
+    mine.stage.resize(segment_bytes);
+    std::byte* at = mine.stage.data();
+    for (message& m : mine.messages) {
+      for (auto& s : m.segments) {
+        at = std::copy(s.begin(), s.end(), at);
+        s = {at - s.size(), s.size()};
+      }
     }
   }
 
@@ -339,7 +353,14 @@ class call final : public flight {
   // True when slices of the result have to be collected from the others afterwards.
   bool move_own_part();
   void collect_slices();
-  void receive_message(mover& m);
+  void receive_messages(mover& m);
+
+  void complete() {
+    // What a large message took is for the next one, not for this slot.
+    if (op_.source != nullptr && borrowed_) spare_.swap(group_.slot(rank_, sequence_).messages);
+    phase_ = phase::complete;
+    done = true;
+  }
 
   [[nodiscard]] std::string failure_text() const {
     try {
@@ -418,6 +439,7 @@ class call final : public flight {
   std::uint64_t sequence_;
   operation op_;
   transport_counters& counters_;
+  std::vector<message>& spare_;  // memory of earlier messages
   steady_clock::time_point begin_;
   std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> receive_counts_;

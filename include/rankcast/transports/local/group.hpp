@@ -33,11 +33,6 @@ struct settings {
 /// What a rank shows its peers of one collective call. Written before `published` counts it,
 /// unchanged until all ranks have released the call.
 struct publication {
-  struct piece {
-    const std::byte* address = nullptr;
-    std::size_t bytes = 0;
-  };
-
   call_record record{};
   std::vector<std::int64_t> counts;
   const std::byte* data = nullptr;  // the send buffer, or `stage`
@@ -45,11 +40,10 @@ struct publication {
   const std::byte* result = nullptr;  // all_reduce: where this rank's slice appears
   layout result_layout = layout::contiguous({0});
   std::vector<std::byte> stage;   // keeps its capacity from call to call
-  std::vector<std::byte> header;  // of a message
-  std::vector<piece> segments;
-  std::string refusal;        // not empty: this rank could not make the call
-  std::string slice_failure;  // all_reduce: written before the slice is announced
-  std::string failure;        // written before the call is announced as consumed
+  std::vector<message> messages;  // instead of data: one for all readers, or one for each rank
+  std::string refusal;            // not empty: this rank could not make the call
+  std::string slice_failure;      // all_reduce: written before the slice is announced
+  std::string failure;            // written before the call is announced as consumed
 };
 
 /// A rank's progress through call s, as one number that only grows: 3s + stage.
@@ -85,9 +79,12 @@ struct envelope {
   const std::byte* data = nullptr;
   layout data_layout = layout::contiguous({0});
   std::vector<std::byte> stage;
+  message content;      // instead of data
+  std::string refusal;  // not empty: the sender could not encode it
   // Written by the receiver before `done`:
-  std::string note;   // why it could not take it
-  bool whole = true;  // false: the sender gave up while it was read
+  std::string note;        // why it could not take it
+  bool undecoded = false;  // because its decoder failed
+  bool whole = true;       // false: the sender gave up while it was read
   std::atomic<phase> state{phase::posted};
   std::atomic<bool> cancelled{false};
 };

@@ -105,10 +105,20 @@ class letter final : public flight {
     envelope_->record = record_of(op_, group_.size);
     envelope_->data = op_.send.address;
     envelope_->data_layout = op_.send.elements_layout;
-    const std::size_t bytes = op_.send.bytes();
+    if (op_.source != nullptr) encode();
+    const std::size_t bytes = op_.send.bytes() + envelope_->content.bytes();
     counters_.bytes_sent += bytes;
     const bool small = bytes <= group_.sizes.eager_bytes;
-    if (small) {
+    if (small && op_.source != nullptr) {
+      for (auto& s : envelope_->content.segments) {
+        envelope_->stage.insert(envelope_->stage.end(), s.begin(), s.end());
+      }
+      const std::byte* at = envelope_->stage.data();
+      for (auto& s : envelope_->content.segments) {
+        s = {at, s.size()};
+        at += s.size();
+      }
+    } else if (small) {
       envelope_->stage.resize(bytes);
       envelope_->data_layout = layout::contiguous({op_.send.elements()});
       copy_elements(envelope_->stage.data(), envelope_->data_layout, 0, op_.send.address,
@@ -123,11 +133,32 @@ class letter final : public flight {
     }
   }
 
+  // Who waits for a message that cannot be made is told.
+  void encode() {
+    try {
+      op_.source->encode(op_.root, envelope_->content);
+    } catch (const std::exception& e) {
+      failure = std::current_exception();
+      envelope_->refusal = e.what();
+    } catch (...) {
+      failure = std::current_exception();
+      envelope_->refusal = "unknown";
+    }
+    if (failure == nullptr) return;
+    envelope_->content.clear();
+    envelope_->refusal =
+        text() + ": rank " + std::to_string(rank_) + " could not encode: " + envelope_->refusal;
+  }
+
   // The answer to a send, if there is one.
   bool hear_answer() {
     if (envelope_->state.load(std::memory_order_acquire) != envelope::phase::done) return false;
     if (!envelope_->whole) return false;
-    if (!envelope_->note.empty()) fail(mismatch(envelope_->note));
+    if (envelope_->undecoded) {
+      fail(std::make_exception_ptr(remote_error(envelope_->note, op_.root)));
+    } else if (!envelope_->note.empty()) {
+      fail(mismatch(envelope_->note));
+    }
     done = true;
     return true;
   }
@@ -164,6 +195,20 @@ class letter final : public flight {
 
   void open(envelope& e) {
     const call_record mine = record_of(op_, group_.size);
+    if (!e.refusal.empty()) {
+      fail(std::make_exception_ptr(remote_error(e.refusal, op_.root)));
+      return;
+    }
+    if (e.record.message != mine.message || e.record.message_type.hash != mine.message_type.hash) {
+      e.note = "rank " + std::to_string(op_.root) + " sent " + content_text(e.record) + ", rank " +
+               std::to_string(rank_) + " wanted " + content_text(mine);
+      fail(mismatch(e.note));
+      return;
+    }
+    if (mine.message) {
+      open_message(e);
+      return;
+    }
     if (e.record.elements != mine.elements || e.record.type != mine.type) {
       e.note = "rank " + std::to_string(op_.root) + " sent " + detail::elements_text(e.record) +
                ", rank " + std::to_string(rank_) + " wanted " + detail::elements_text(mine);
@@ -174,11 +219,41 @@ class letter final : public flight {
     const bool whole =
         m.copy(op_.receive.address, op_.receive.elements_layout, 0, e.data, e.data_layout, 0,
                mine.elements, size_of(mine.type), [&] { return !e.cancelled.load(); });
-    if (!whole) {
-      e.whole = false;
-      fail(std::make_exception_ptr(
-          remote_error(text() + ": the sender gave up in the middle", op_.root)));
+    if (!whole) give_up(e);
+  }
+
+  void open_message(envelope& e) {
+    mover m(group_, rank_, counters_);
+    try {
+      shared_segments segments(m, e.content, [&] { return !e.cancelled.load(); });
+      op_.sink->decode(op_.root, e.content.header, segments);
+      counters_.bytes_received += e.content.header.size();
+      return;
+    } catch (const group_revoked&) {
+      throw;
+    } catch (const sender_gave_up&) {
+      give_up(e);
+      return;
+    } catch (const std::exception& error) {
+      e.note = error.what();
+      fail(std::current_exception());
+    } catch (...) {
+      e.note = "unknown";
+      fail(std::current_exception());
     }
+    e.note = text() + ": rank " + std::to_string(rank_) + " failed: " + e.note;
+    e.undecoded = true;
+  }
+
+  void give_up(envelope& e) {
+    e.whole = false;
+    fail(std::make_exception_ptr(
+        remote_error(text() + ": the sender gave up in the middle", op_.root)));
+  }
+
+  [[nodiscard]] static std::string content_text(const call_record& r) {
+    if (!r.message) return detail::elements_text(r);
+    return "a message of its own size (" + std::string(r.message_type.name) + ")";
   }
 
   group& group_;

@@ -7,8 +7,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "rankcast/core/error.hpp"
 #include "rankcast/core/layout.hpp"
+#include "rankcast/core/message.hpp"
 #include "rankcast/core/reduction.hpp"
 #include "rankcast/core/timeout.hpp"
 #include "rankcast/core/transport.hpp"
@@ -19,6 +25,9 @@ namespace rankcast::inline v0::local {
 /// Thrown inside the transport when the group is found revoked in the middle of a call; never
 /// leaves it.
 struct group_revoked {};
+
+/// Likewise, when the sender of a letter withdraws it while it is read.
+struct sender_gave_up {};
 
 class mover {
  public:
@@ -119,6 +128,37 @@ class mover {
   int rank_;
   transport_counters& counters_;
   steady_clock::time_point begin_;
+};
+
+/// The segments of a message that lies in a peer's memory. `proceed` as for mover::copy.
+template <class Proceed>
+class shared_segments final : public segment_reader {
+ public:
+  shared_segments(mover& m, const message& content, Proceed proceed)
+      : mover_(m), content_(content), proceed_(std::move(proceed)) {
+    for (const auto& s : content.segments) sizes_.push_back(s.size());
+  }
+  [[nodiscard]] std::span<const std::uint64_t> sizes() const noexcept override { return sizes_; }
+  void read(std::span<std::byte> to) override {
+    if (next_ == sizes_.size() || to.size() != sizes_[next_]) {
+      throw decode_error("a segment of " + std::to_string(to.size()) + " bytes is read, there is " +
+                         (next_ == sizes_.size()
+                              ? std::string("none")
+                              : "one of " + std::to_string(sizes_[next_]) + " bytes"));
+    }
+    const layout flat = layout::contiguous({static_cast<std::int64_t>(to.size())});
+    const std::byte* from = content_.segments[next_++].data();
+    if (!mover_.copy(to.data(), flat, 0, from, flat, 0, flat.elements(), 1, proceed_)) {
+      throw sender_gave_up{};
+    }
+  }
+
+ private:
+  mover& mover_;
+  const message& content_;
+  Proceed proceed_;
+  std::vector<std::uint64_t> sizes_;
+  std::size_t next_ = 0;
 };
 
 }  // namespace rankcast::inline v0::local

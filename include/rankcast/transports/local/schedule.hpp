@@ -8,8 +8,8 @@ namespace rankcast::inline v0::local {
 
 inline bool call::move_own_part() {
   mover m(group_, rank_, counters_);
-  if (op_.sink != nullptr || op_.source != nullptr) {
-    if (op_.sink != nullptr && !at_root()) receive_message(m);
+  if (is_message(op_)) {
+    if (op_.sink != nullptr) receive_messages(m);
     return false;
   }
   const std::size_t element_bytes = size_of(op_.type);
@@ -132,22 +132,22 @@ inline void call::collect_slices() {
   tell_failure();
 }
 
-inline void call::receive_message(mover& m) {
-  const publication& root = group_.slot(op_.root, sequence_);
-  std::vector<std::uint64_t> sizes;
-  for (const auto& s : root.segments) sizes.push_back(s.bytes);
-  op_.sink->begin(root.header, sizes);
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const std::span<std::byte> place = op_.sink->place(i);
-    if (place.size() != sizes[i]) {
-      throw usage_error("message_sink::place made room for " + std::to_string(place.size()) +
-                        " bytes, segment " + std::to_string(i) + " has " +
-                        std::to_string(sizes[i]));
-    }
-    const layout flat = layout::contiguous({static_cast<std::int64_t>(place.size())});
-    m.copy(place.data(), flat, 0, root.segments[i].address, flat, 0, flat.elements(), 1);
+inline void call::receive_messages(mover& m) {
+  const auto receive = [&](int from) {
+    const publication& theirs = group_.slot(from, sequence_);
+    const auto which = static_cast<std::size_t>(op_.code == opcode::scatter ? rank_ : 0);
+    const message& content = theirs.messages[which];
+    shared_segments segments(m, content, [] { return true; });
+    const std::uint64_t before = counters_.bytes_received;
+    op_.sink->decode(from, content.header, segments);
+    counters_.bytes_received += content.header.size();
+    if (from == rank_) counters_.bytes_received = before;
+  };
+  if (has_root(op_.code) && op_.code != opcode::gather) {
+    receive(op_.root);
+  } else {
+    for (int r = 0; r < group_.size; ++r) receive(r);
   }
-  op_.sink->finish();
 }
 
 }  // namespace rankcast::inline v0::local

@@ -50,7 +50,8 @@ class local_transport final : public transport {
       return f;
     }
     note_last_call(op);
-    calls_.push_back(std::make_shared<call>(*group_, rank_, next_sequence_++, op, counters_));
+    calls_.push_back(
+        std::make_shared<call>(*group_, rank_, next_sequence_++, op, counters_, spare_));
     auto f = calls_.back();
     progress();
     return f;
@@ -59,7 +60,8 @@ class local_transport final : public transport {
   void refuse(const operation& op, const std::string& text) override {
     require_open(op);
     note_last_call(op);
-    calls_.push_back(std::make_shared<call>(*group_, rank_, next_sequence_++, op, counters_));
+    calls_.push_back(
+        std::make_shared<call>(*group_, rank_, next_sequence_++, op, counters_, spare_));
     calls_.back()->refuse(text);
     progress();
   }
@@ -225,7 +227,9 @@ class local_transport final : public transport {
   // The group is revoked: every call in flight gets its error, once no peer reads our buffers.
   void fail_all() noexcept {
     wait_for_movers(*group_, rank_);
-    for (const auto& c : calls_) c->fail(error_of_call(*group_, c->sequence()));
+    for (const auto& c : calls_) {
+      if (!c->settle()) c->fail(error_of_call(*group_, c->sequence()));
+    }
     for (const auto& l : letters_) {
       l->withdraw();
       l->fail(later_error(*group_));
@@ -241,6 +245,7 @@ class local_transport final : public transport {
   unsigned idle_polls_ = 0;
   std::vector<std::shared_ptr<call>> calls_;      // in start order
   std::vector<std::shared_ptr<letter>> letters_;  // sends and receives, in start order
+  std::vector<message> spare_;                    // memory of earlier messages
   transport_counters counters_;
 };
 

@@ -1,0 +1,27 @@
+// Ranks as threads of the test program.
+#include <limits>
+
+#include "rankcast/transports/local/threads.hpp"
+#include "support/world.hpp"
+
+namespace support {
+
+void run_world(int ranks, const std::function<void(rankcast::communicator&)>& function,
+               const world_options& options) {
+  rankcast::run_options run;
+  run.default_timeout = options.default_timeout;
+  run.completion = options.completion;
+  run.sizes.eager_bytes = options.eager_bytes;
+  run.sizes.chunk_bytes = options.chunk_bytes;
+  rankcast::run(ranks, function, run);
+}
+
+int most_ranks() {
+  return std::numeric_limits<int>::max();
+}
+
+bool ranks_are_threads() {
+  return true;
+}
+
+}  // namespace support
