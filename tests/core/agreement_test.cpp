@@ -110,8 +110,8 @@ TEST(agreement, of_uneven_shares) {
   EXPECT_FALSE(compare({std::nullopt, one, two}));
   counting.uneven = true;
   EXPECT_FALSE(compare({counting, one, two}));
-  EXPECT_TRUE(rankcast::check_share(1, 4, 0, 5));
-  EXPECT_FALSE(rankcast::check_share(1, 5, 0, 5));
+  EXPECT_TRUE(rankcast::detail::check_share(1, 4, 0, 5));
+  EXPECT_FALSE(rankcast::detail::check_share(1, 5, 0, 5));
   auto all = record(opcode::all_gather, 3);
   all.uneven = true;
   all.counts_hash = 1;

@@ -123,7 +123,7 @@ inline constexpr agreed_argument agreed_arguments[] = {
 }  // namespace detail
 
 /// Compares the calls of those ranks that have arrived (null where one has not). Elements are not
-/// compared where shares are uneven: there each is held against the counts (`check_share`); nor
+/// compared where shares are uneven: there each is held against the counts (`examine`); nor
 /// where they may be, as long as the root of a scatter or gather has not come to say so.
 /// Element counts must agree, shapes need not: (2,6) and (3,4) hold the same twelve elements.
 [[nodiscard]] inline std::optional<disagreement> compare_calls(
@@ -183,8 +183,18 @@ inline constexpr agreed_argument agreed_arguments[] = {
   return std::nullopt;
 }
 
-/// Uneven shares: `given` elements of rank `rank` against the `wanted` that the counts of
-/// `counting_rank` say.
+/// What one rank offers to a collective before any data: its call, its counts, or why it cannot
+/// take part.
+struct call_offer {
+  call_record record{};
+  std::vector<std::int64_t> counts;
+  std::string refusal;  // not empty: the call could not be made
+};
+
+namespace detail {
+
+// Uneven shares: `given` elements of rank `rank` against the `wanted` that the counts of
+// `counting_rank` say.
 [[nodiscard]] inline std::optional<disagreement> check_share(int rank, std::int64_t given,
                                                              int counting_rank,
                                                              std::int64_t wanted) {
@@ -194,6 +204,60 @@ inline constexpr agreed_argument agreed_arguments[] = {
                           " elements, the counts of rank " + std::to_string(counting_rank) +
                           " say " + std::to_string(wanted),
                       {rank}};
+}
+
+// Uneven shares are held against the counts of the rank that gave them.
+[[nodiscard]] inline std::optional<disagreement> compare_shares(
+    const operation& op, int rank, const std::vector<const call_offer*>& offers) {
+  const auto at = [&](int r) { return offers[static_cast<std::size_t>(r)]; };
+  const auto sound = [&](int r) { return at(r) != nullptr && at(r)->refusal.empty(); };
+  const int size = static_cast<int>(offers.size());
+  if (op.code == opcode::all_to_all) {
+    for (int r = 0; r < size; ++r) {
+      if (!sound(r) || (op.receive_counts.empty() && at(r)->counts.empty())) continue;
+      if (op.receive_counts.empty() != at(r)->counts.empty()) {
+        return disagreement{"counts", "only some ranks give counts", {r, rank}};
+      }
+      auto d = check_share(rank, op.receive_counts[static_cast<std::size_t>(r)], r,
+                           at(r)->counts[static_cast<std::size_t>(rank)]);
+      if (d) return d;
+    }
+  } else if ((op.code == opcode::scatter || op.code == opcode::gather) && sound(op.root)) {
+    const std::vector<std::int64_t>& counts = at(op.root)->counts;
+    for (int r = 0; r < size && !counts.empty(); ++r) {
+      if (!sound(r) || r == op.root) continue;
+      auto d = check_share(r, at(r)->record.elements, op.root, counts[static_cast<std::size_t>(r)]);
+      if (d) return d;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+/// What a rank finds when those it needs have arrived, before any data moves.
+struct verdict {
+  std::optional<disagreement> difference;
+  int refuser = -1;  // a rank it needs that cannot take part
+};
+
+/// Compares the offers (null where a rank has not arrived). `everyone`: all ranks are needed.
+[[nodiscard]] inline verdict examine(const operation& op, int rank, bool everyone,
+                                     const std::vector<const call_offer*>& offers) {
+  verdict v;
+  std::vector<const call_record*> records(offers.size(), nullptr);
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    const int peer = static_cast<int>(r);
+    if (offers[r] == nullptr) continue;
+    if (offers[r]->refusal.empty()) {
+      records[r] = &offers[r]->record;
+    } else if (peer != rank && v.refuser < 0 && (everyone || needs(op, rank, peer))) {
+      v.refuser = peer;
+    }
+  }
+  v.difference = compare_calls(records);
+  if (!v.difference && v.refuser < 0) v.difference = detail::compare_shares(op, rank, offers);
+  return v;
 }
 
 }  // namespace rankcast::inline v0

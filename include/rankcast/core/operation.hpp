@@ -75,6 +75,22 @@ struct operation {
          code == opcode::reduce;
 }
 
+/// True when rank `rank` cannot go on in this call before rank `peer` has arrived: it reads from it.
+[[nodiscard]] constexpr bool needs(const operation& op, int rank, int peer) noexcept {
+  if (rank == peer) return false;
+  switch (op.code) {
+    case opcode::broadcast:
+    case opcode::scatter: return peer == op.root;
+    case opcode::gather:
+    case opcode::reduce: return rank == op.root;
+    default: return true;
+  }
+}
+
+[[nodiscard]] constexpr bool moves_data(opcode code) noexcept {
+  return code != opcode::barrier && code != opcode::close;
+}
+
 [[nodiscard]] constexpr bool is_point_to_point(opcode code) noexcept {
   return code == opcode::send || code == opcode::receive;
 }

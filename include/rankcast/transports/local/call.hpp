@@ -16,7 +16,6 @@
 #include "rankcast/core/transport.hpp"
 #include "rankcast/transports/local/group.hpp"
 #include "rankcast/transports/local/mover.hpp"
-#include "rankcast/transports/local/report.hpp"
 #include "rankcast/transports/local/revoke.hpp"
 
 namespace rankcast::inline v0::local {
@@ -122,7 +121,7 @@ class call final : public flight {
     revocation r;
     r.sequence = sequence_;
     r.waited = steady_clock::now() - begin_;
-    const std::string head = call_text(group_, op_, sequence_) + ", rank " + std::to_string(rank_);
+    const std::string head = call_text(group_.name, op_, sequence_) + ", rank " + std::to_string(rank_);
     if (gone != missing.end()) {
       r.why = revocation::kind::peer_lost;
       r.ranks = {*gone};
@@ -176,29 +175,9 @@ class call final : public flight {
     return true;
   }
 
-  // The ranks whose data this rank reads; without `everyone` also those it waits for.
-  [[nodiscard]] bool reads_from(int r) const noexcept {
-    if (r == rank_) return false;
-    switch (op_.code) {
-      case opcode::broadcast:
-      case opcode::scatter: return r == op_.root;
-      case opcode::gather:
-      case opcode::reduce: return at_root();
-      default: return true;
-    }
-  }
-  // The ranks that read this rank's memory.
+  [[nodiscard]] bool reads_from(int r) const noexcept { return needs(op_, rank_, r); }
   [[nodiscard]] bool read_by(int r) const noexcept {
-    if (r == rank_) return false;
-    switch (op_.code) {
-      case opcode::broadcast:
-      case opcode::scatter: return at_root();
-      case opcode::gather:
-      case opcode::reduce: return r == op_.root;
-      case opcode::barrier:
-      case opcode::close: return false;
-      default: return true;
-    }
+    return moves_data(op_.code) && needs(op_, r, rank_);
   }
 
   // Small data is copied into the slot, and the caller's buffer is free at once.
@@ -241,7 +220,7 @@ class call final : public flight {
       }
     } catch (...) {
       failure = std::current_exception();
-      mine.refusal = call_text(group_, op_, sequence_) + ": rank " + std::to_string(rank_) +
+      mine.refusal = call_text(group_.name, op_, sequence_) + ": rank " + std::to_string(rank_) +
                      " could not encode: " + failure_text();
       refusal_ = mine.refusal;
       return;
@@ -270,61 +249,19 @@ class call final : public flight {
 
   // Everything that can be compared is, before anything is written.
   void agree() {
-    std::vector<const call_record*> records(static_cast<std::size_t>(group_.size), nullptr);
-    int refuser = -1;
+    std::vector<const call_offer*> offers(static_cast<std::size_t>(group_.size), nullptr);
     for (int r = 0; r < group_.size; ++r) {
-      if (!arrived(r)) continue;
-      const publication& theirs = group_.slot(r, sequence_);
-      if (theirs.refusal.empty()) {
-        records[static_cast<std::size_t>(r)] = &theirs.record;
-      } else if (r != rank_ && refuser < 0 && (everyone() || reads_from(r))) {
-        refuser = r;
-      }
+      if (arrived(r)) offers[static_cast<std::size_t>(r)] = &group_.slot(r, sequence_);
     }
-    auto difference = compare_calls(records);
-    if (!difference && refuser < 0) difference = compare_shares();
-    if (difference) {
-      revocation r;
-      r.why = revocation::kind::mismatch;
-      r.sequence = sequence_;
-      r.text = call_text(group_, op_, sequence_) + ": " + difference->text;
-      r.argument = difference->argument;
-      r.ranks = difference->odd_ranks;
-      claim(group_, rank_, std::move(r));
+    verdict v = examine(op_, rank_, everyone(), offers);
+    if (v.difference) {
+      claim(group_, rank_, mismatch(group_.name, op_, sequence_, *v.difference));
       throw group_revoked{};
     }
-    if (refuser >= 0) {
-      failure =
-          std::make_exception_ptr(remote_error(group_.slot(refuser, sequence_).refusal, refuser));
+    if (v.refuser >= 0) {
+      failure = std::make_exception_ptr(
+          remote_error(group_.slot(v.refuser, sequence_).refusal, v.refuser));
     }
-  }
-
-  // Uneven shares are held against the counts of the rank that gave them.
-  [[nodiscard]] std::optional<disagreement> compare_shares() const {
-    const bool rooted = op_.code == opcode::scatter || op_.code == opcode::gather;
-    if (!rooted && op_.code != opcode::all_to_all) return std::nullopt;
-    for (int r = 0; r < group_.size; ++r) {
-      if (!arrived(r) || !group_.slot(r, sequence_).refusal.empty()) continue;
-      const publication& theirs = group_.slot(r, sequence_);
-      if (op_.code == opcode::all_to_all) {
-        if (op_.receive_counts.empty() && theirs.counts.empty()) continue;
-        if (op_.receive_counts.empty() != theirs.counts.empty()) {
-          return disagreement{"counts", "only some ranks give counts", {r, rank_}};
-        }
-        auto d = check_share(rank_, op_.receive_counts[static_cast<std::size_t>(r)], r,
-                             theirs.counts[static_cast<std::size_t>(rank_)]);
-        if (d) return d;
-        continue;
-      }
-      if (!arrived(op_.root)) return std::nullopt;
-      const publication& root = group_.slot(op_.root, sequence_);
-      if (root.counts.empty() || !root.refusal.empty()) return std::nullopt;
-      if (r == op_.root) continue;
-      auto d = check_share(r, theirs.record.elements, op_.root,
-                           root.counts[static_cast<std::size_t>(r)]);
-      if (d) return d;
-    }
-    return std::nullopt;
   }
 
   void move_data() {
@@ -365,16 +302,14 @@ class call final : public flight {
   [[nodiscard]] std::string failure_text() const {
     try {
       std::rethrow_exception(failure);
-    } catch (const std::exception& e) {
-      return e.what();
     } catch (...) {
-      return "unknown";
+      return current_exception_text();
     }
   }
 
   void tell_failure() {
     if (failure == nullptr) return;
-    group_.slot(rank_, sequence_).failure = call_text(group_, op_, sequence_) + ": rank " +
+    group_.slot(rank_, sequence_).failure = call_text(group_.name, op_, sequence_) + ": rank " +
                                             std::to_string(rank_) + " failed: " + failure_text();
   }
 

@@ -17,6 +17,7 @@
 
 #include "rankcast/core/agreement.hpp"
 #include "rankcast/core/operation.hpp"
+#include "rankcast/core/revocation.hpp"
 #include "rankcast/transports/local/doorbell.hpp"
 
 namespace rankcast::inline v0::local {
@@ -32,16 +33,13 @@ struct settings {
 
 /// What a rank shows its peers of one collective call. Written before `published` counts it,
 /// unchanged until all ranks have released the call.
-struct publication {
-  call_record record{};
-  std::vector<std::int64_t> counts;
+struct publication : call_offer {
   const std::byte* data = nullptr;  // the send buffer, or `stage`
   layout data_layout = layout::contiguous({0});
   const std::byte* result = nullptr;  // all_reduce: where this rank's slice appears
   layout result_layout = layout::contiguous({0});
   std::vector<std::byte> stage;   // keeps its capacity from call to call
   std::vector<message> messages;  // instead of data: one for all readers, or one for each rank
-  std::string refusal;            // not empty: this rank could not make the call
   std::string slice_failure;      // all_reduce: written before the slice is announced
   std::string failure;            // written before the call is announced as consumed
 };
@@ -55,18 +53,6 @@ enum class stage : std::uint64_t {
 [[nodiscard]] constexpr std::uint64_t tick(std::uint64_t sequence, stage s) noexcept {
   return 3 * sequence + static_cast<std::uint64_t>(s);
 }
-
-/// Why a group ended. Written by one rank before it claims the state word.
-struct revocation {
-  enum class kind : std::uint8_t { timeout, mismatch, peer_lost, failure };
-
-  kind why = kind::failure;
-  std::string text;
-  std::uint64_t sequence = 0;
-  std::vector<int> ranks;  // missing, odd or lost
-  std::string argument;
-  std::chrono::nanoseconds waited{0};
-};
 
 /// A message on its way from one rank to another.
 struct envelope {
@@ -120,7 +106,7 @@ struct alignas(128) member {
   std::atomic<std::int64_t> last_time{0};  // steady clock, ns
 
   std::vector<publication> slots{static_cast<std::size_t>(window)};
-  revocation cause;  // written once, by the thread that set `claimed`
+  revocation cause;  // written by the thread that set `claimed`, before the state word
   std::atomic<bool> claimed{false};
   mailbox mail;
 };

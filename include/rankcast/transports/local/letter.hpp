@@ -12,7 +12,6 @@
 #include "rankcast/core/transport.hpp"
 #include "rankcast/transports/local/group.hpp"
 #include "rankcast/transports/local/mover.hpp"
-#include "rankcast/transports/local/report.hpp"
 #include "rankcast/transports/local/revoke.hpp"
 
 namespace rankcast::inline v0::local {
@@ -84,14 +83,7 @@ class letter final : public flight {
   }
 
  private:
-  [[nodiscard]] std::string text() const {
-    std::string s = std::string(name(op_.code)) + " on " + group_.name + ", rank " +
-                    std::to_string(rank_) + (op_.code == opcode::send ? " to" : " from") +
-                    " rank " + std::to_string(op_.root) + ", tag " + std::to_string(op_.tag);
-    if (op_.where.line != 0)
-      s += std::string(" at ") + op_.where.file + ":" + std::to_string(op_.where.line);
-    return s;
-  }
+  [[nodiscard]] std::string text() const { return letter_text(group_.name, op_, rank_); }
 
   [[nodiscard]] std::exception_ptr mismatch(const std::string& note) const {
     return std::make_exception_ptr(mismatch_error(
@@ -137,17 +129,12 @@ class letter final : public flight {
   void encode() {
     try {
       op_.source->encode(op_.root, envelope_->content);
-    } catch (const std::exception& e) {
-      failure = std::current_exception();
-      envelope_->refusal = e.what();
     } catch (...) {
       failure = std::current_exception();
-      envelope_->refusal = "unknown";
+      envelope_->content.clear();
+      envelope_->refusal = text() + ": rank " + std::to_string(rank_) +
+                           " could not encode: " + current_exception_text();
     }
-    if (failure == nullptr) return;
-    envelope_->content.clear();
-    envelope_->refusal =
-        text() + ": rank " + std::to_string(rank_) + " could not encode: " + envelope_->refusal;
   }
 
   // The answer to a send, if there is one.
@@ -234,15 +221,11 @@ class letter final : public flight {
     } catch (const sender_gave_up&) {
       give_up(e);
       return;
-    } catch (const std::exception& error) {
-      e.note = error.what();
-      fail(std::current_exception());
     } catch (...) {
-      e.note = "unknown";
       fail(std::current_exception());
+      e.note = text() + ": rank " + std::to_string(rank_) + " failed: " + current_exception_text();
+      e.undecoded = true;
     }
-    e.note = text() + ": rank " + std::to_string(rank_) + " failed: " + e.note;
-    e.undecoded = true;
   }
 
   void give_up(envelope& e) {

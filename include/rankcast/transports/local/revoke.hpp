@@ -36,31 +36,29 @@ inline void wait_for_movers(group& g, int rank) noexcept {
   }
 }
 
-/// The first cause, for calls made after the group was revoked.
+/// For calls made after the group was revoked, and for those that were in flight.
 [[nodiscard]] inline std::exception_ptr later_error(const group& g) {
   const int by = g.state.load(std::memory_order_seq_cst) - 1;
-  return std::make_exception_ptr(revoked_error(
-      g.of(by).cause.text + " (" + g.name + " was revoked by rank " + std::to_string(by) + ")",
-      by));
+  return rankcast::later_error(g.of(by).cause, g.name, by);
 }
-
-/// The error of a call that was in flight when the group was revoked: the cause itself where it is
-/// this call's, the first cause elsewhere.
 [[nodiscard]] inline std::exception_ptr error_of_call(const group& g, std::uint64_t sequence) {
   const int by = g.state.load(std::memory_order_seq_cst) - 1;
-  const revocation& cause = g.of(by).cause;
-  if (cause.sequence == sequence) {
-    switch (cause.why) {
-      case revocation::kind::timeout:
-        return std::make_exception_ptr(timeout_error(cause.text, cause.ranks, cause.waited));
-      case revocation::kind::mismatch:
-        return std::make_exception_ptr(mismatch_error(cause.text, cause.argument, cause.ranks));
-      case revocation::kind::peer_lost:
-        return std::make_exception_ptr(peer_lost_error(cause.text, cause.ranks.front()));
-      case revocation::kind::failure: break;
-    }
-  }
-  return later_error(g);
+  return rankcast::error_of_call(g.of(by).cause, g.name, by, sequence);
+}
+
+/// What a rank did last, in words.
+[[nodiscard]] inline std::string last_call_text(const group& g, int rank) {
+  const member& m = g.of(rank);
+  const std::uint64_t calls = m.last_sequence.load(std::memory_order_relaxed);
+  last_call call;
+  call.any = calls != 0;
+  call.sequence = calls - 1;
+  call.code = m.last_code.load(std::memory_order_relaxed);
+  call.file = m.last_file.load(std::memory_order_relaxed);
+  call.line = m.last_line.load(std::memory_order_relaxed);
+  call.when = steady_clock::time_point(
+      std::chrono::nanoseconds(m.last_time.load(std::memory_order_relaxed)));
+  return rankcast::last_call_text(call);
 }
 
 }  // namespace rankcast::inline v0::local

@@ -118,7 +118,7 @@ inline void call::collect_slices() {
     const publication& theirs = group_.slot(r, sequence_);
     if (!theirs.slice_failure.empty()) {
       if (failure == nullptr) {
-        failure = std::make_exception_ptr(remote_error(call_text(group_, op_, sequence_) +
+        failure = std::make_exception_ptr(remote_error(call_text(group_.name, op_, sequence_) +
                                                            ": rank " + std::to_string(r) +
                                                            " failed: " + theirs.slice_failure,
                                                        r));
