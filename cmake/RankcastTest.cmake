@@ -3,15 +3,19 @@ find_package(GTest REQUIRED)
 include(GoogleTest)
 
 # rankcast_add_test(NAME <name> LABELS <label>... SOURCES <file>...
-#                   [LIBRARIES <target>...] [TIMEOUT <seconds>] [RUN_SERIAL] [OPTIMIZED])
+#                   [TRANSPORTS <transport>...] [LIBRARIES <target>...] [TIMEOUT <seconds>]
+#                   [RUN_SERIAL] [OPTIMIZED])
 #
 # Builds <name> and registers its tests as `<name>.<suite>.<test>`. LABELS are of unit, conformance,
-# model and cases; the target `<label>_tests` builds every program that carries the label. TIMEOUT
-# is for each test by itself, 120 s unless given. RUN_SERIAL: no other test beside it, for those
-# that measure time or need every core. Tests are built with -O1, which halves their compile time;
-# OPTIMIZED: with the build type's own level, for those that compute for long.
+# objects, mpi, model and cases; the target `<label>_tests` builds every program that carries the
+# label. TRANSPORTS: the sources are compiled once and linked to the ranks of each transport,
+# `threads` unless given; the program of another one is `<name>_<transport>`. TIMEOUT is for each
+# test by itself, 120 s unless given. RUN_SERIAL: no other test beside it, for those that measure
+# time or need every core. Tests are built with -O1, which halves their compile time; OPTIMIZED:
+# with the build type's own level, for those that compute for long.
 function(rankcast_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "RUN_SERIAL;OPTIMIZED" "NAME;TIMEOUT" "LABELS;SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "RUN_SERIAL;OPTIMIZED" "NAME;TIMEOUT"
+    "LABELS;SOURCES;TRANSPORTS;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "rankcast_add_test: unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -23,36 +27,53 @@ function(rankcast_add_test)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(NOT arg_TRANSPORTS)
+    set(arg_TRANSPORTS threads)
+  endif()
 
-  add_executable(${arg_NAME} ${arg_SOURCES})
-  target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  target_link_libraries(${arg_NAME} PRIVATE
-    support_threads rankcast_warnings GTest::gtest_main ${arg_LIBRARIES})
-  target_compile_definitions(${arg_NAME} PRIVATE
+  add_library(${arg_NAME}_objects OBJECT ${arg_SOURCES})
+  target_include_directories(${arg_NAME}_objects PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${arg_NAME}_objects PRIVATE
+    rankcast::rankcast rankcast_warnings GTest::gtest ${arg_LIBRARIES})
+  target_compile_definitions(${arg_NAME}_objects PRIVATE
     "RANKCAST_REFERENCE_FOLDER=\"${PROJECT_SOURCE_DIR}/tests/reference\"")
   if(NOT arg_OPTIMIZED)
-    target_compile_options(${arg_NAME} PRIVATE "$<$<CONFIG:Release>:-O1>")
+    target_compile_options(${arg_NAME}_objects PRIVATE "$<$<CONFIG:Release>:-O1>")
   endif()
-  rankcast_label_target(${arg_NAME} ${arg_LABELS})
 
+  foreach(transport IN LISTS arg_TRANSPORTS)
+    set(program ${arg_NAME})
+    if(NOT transport STREQUAL threads)
+      string(APPEND program _${transport})
+    endif()
+    add_executable(${program} $<TARGET_OBJECTS:${arg_NAME}_objects>)
+    target_link_libraries(${program} PRIVATE
+      support_${transport} GTest::gtest_main ${arg_LIBRARIES})
+    rankcast_label_target(${program} ${arg_LABELS})
+    rankcast_register_tests(${program})
+  endforeach()
+endfunction()
+
+# Registers the tests of a program one by one, with the arguments of rankcast_add_test.
+macro(rankcast_register_tests program)
   set(properties TIMEOUT ${arg_TIMEOUT})
   if(arg_RUN_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
-  gtest_discover_tests(${arg_NAME}
-    TEST_PREFIX ${arg_NAME}.
-    TEST_LIST ${arg_NAME}_found
+  gtest_discover_tests(${program}
+    TEST_PREFIX ${program}.
+    TEST_LIST ${program}_found
     DISCOVERY_TIMEOUT 120
     PROPERTIES ${properties})
   # gtest_discover_tests takes lists apart on their way, so several labels are set when ctest reads
   # what was found; nothing was if the program has not been built.
-  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake")
+  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${program}_labels.cmake")
   file(WRITE "${labels_file}"
-    "if(${arg_NAME}_found)\n"
-    "  set_tests_properties(\${${arg_NAME}_found} PROPERTIES LABELS \"${arg_LABELS}\")\n"
+    "if(${program}_found)\n"
+    "  set_tests_properties(\${${program}_found} PROPERTIES LABELS \"${arg_LABELS}\")\n"
     "endif()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
-endfunction()
+endmacro()
 
 # Makes <target> part of `<label>_tests` for each label.
 function(rankcast_label_target target)

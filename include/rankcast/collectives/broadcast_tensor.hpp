@@ -2,7 +2,6 @@
 /// state dict), as one message each.
 #pragma once
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "rankcast/collectives/options.hpp"
+#include "rankcast/core/bytes.hpp"
 #include "rankcast/core/tensor.hpp"
 
 namespace rankcast::inline v0 {
@@ -19,65 +19,21 @@ using tensor_map = std::map<std::string, tensor>;
 
 namespace detail {
 
-// Header: count, then per tensor: bytes of the name, name, dtype, dimensions, shape. Little endian
-// as the host is; both ends run the same build.
-class header_writer {
- public:
-  explicit header_writer(std::vector<std::byte>& out) noexcept : out_(out) {}
-  template <class T>
-  void put(T value) {
-    const auto* p = reinterpret_cast<const std::byte*>(&value);
-    out_.insert(out_.end(), p, p + sizeof(T));
-  }
-  void put_text(const std::string& text) {
-    put(static_cast<std::uint32_t>(text.size()));
-    const auto* p = reinterpret_cast<const std::byte*>(text.data());
-    out_.insert(out_.end(), p, p + text.size());
-  }
-
- private:
-  std::vector<std::byte>& out_;
-};
-
-class header_reader {
- public:
-  explicit header_reader(std::span<const std::byte> in) noexcept : in_(in) {}
-  template <class T>
-  T get() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)), sizeof(T));
-    return value;
-  }
-  std::string get_text() {
-    const auto n = get<std::uint32_t>();
-    return {reinterpret_cast<const char*>(take(n)), n};
-  }
-  [[nodiscard]] std::size_t left() const noexcept { return in_.size(); }
-
- private:
-  const std::byte* take(std::size_t n) {
-    if (n > in_.size()) throw decode_error("tensor message: the header ends too early");
-    const std::byte* p = in_.data();
-    in_ = in_.subspan(n);
-    return p;
-  }
-  std::span<const std::byte> in_;
-};
-
+// Header: count, then per tensor: bytes of the name, name, dtype, dimensions, shape.
 struct tensor_description {
   std::string name;
   dtype type = dtype::bytes;
   std::vector<std::int64_t> shape;
 };
 
-inline void write_description(header_writer& out, const std::string& name, const tensor& t) {
+inline void write_description(byte_writer& out, const std::string& name, const tensor& t) {
   out.put_text(name);
   out.put(static_cast<std::uint8_t>(t.dtype()));
   out.put(static_cast<std::uint8_t>(t.dimensions()));
   for (const std::int64_t extent : t.shape()) out.put(extent);
 }
 
-inline tensor_description read_description(header_reader& in, std::uint64_t bytes) {
+inline tensor_description read_description(byte_reader& in, std::uint64_t bytes) {
   tensor_description d;
   d.name = in.get_text();
   const auto type = in.get<std::uint8_t>();
@@ -115,7 +71,7 @@ class tensor_map_message final : public message_source, public message_sink {
   static constexpr message_type type{0x7e4e0a9c11ab5d01u, "a set of tensors"};
 
   void encode(int, message& to) override {
-    header_writer out(to.header);
+    byte_writer out(to.header);
     out.put(static_cast<std::uint64_t>(tensors_.size()));
     for (const auto& [name, t] : tensors_) {
       write_description(out, name, t);
@@ -124,7 +80,7 @@ class tensor_map_message final : public message_source, public message_sink {
   }
 
   void decode(int, std::span<const std::byte> header, segment_reader& segments) override {
-    header_reader in(header);
+    byte_reader in(header, "tensor message");
     if (in.get<std::uint64_t>() != segments.sizes().size()) {
       throw decode_error("tensor message: tensors and segments are not equally many");
     }
@@ -137,7 +93,7 @@ class tensor_map_message final : public message_source, public message_sink {
         throw decode_error("tensor message: the name '" + order.back() + "' appears twice");
       }
     }
-    if (in.left() != 0) throw decode_error("tensor message: bytes are left after the header");
+    if (!in.rest().empty()) throw decode_error("tensor message: bytes are left after the header");
     // The description is sound. Tensors of the same name keep their memory.
     std::erase_if(tensors_, [&](const auto& t) { return descriptions.count(t.first) == 0; });
     for (const auto& [name, d] : descriptions) tensors_[name].resize(d.type, d.shape);
@@ -154,7 +110,7 @@ class tensor_message final : public message_source, public message_sink {
   static constexpr message_type type{0x7e4e0a9c11ab5d02u, "a tensor"};
 
   void encode(int, message& to) override {
-    header_writer out(to.header);
+    byte_writer out(to.header);
     write_description(out, "", tensor_);
     to.segments.push_back(bytes_of(std::as_const(tensor_)));
   }
@@ -163,7 +119,7 @@ class tensor_message final : public message_source, public message_sink {
       throw decode_error("tensor message: " + std::to_string(segments.sizes().size()) +
                          " segments for one tensor");
     }
-    header_reader in(header);
+    byte_reader in(header, "tensor message");
     const tensor_description d = read_description(in, segments.sizes().front());
     tensor_.resize(d.type, d.shape);
     segments.read(bytes_of(tensor_));

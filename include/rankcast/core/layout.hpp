@@ -161,6 +161,19 @@ class run_walker {
   std::array<std::int64_t, max_dimensions> index_{};
 };
 
+/// f(position from `first`, offset in the layout, length) for each run of [first, first + count), in
+/// elements.
+template <class F>
+void for_each_run(const layout& l, std::int64_t first, std::int64_t count, F&& f) {
+  run_walker walker(l, first);
+  for (std::int64_t at = 0; at < count;) {
+    const std::int64_t n = std::min(walker.run(), count - at);
+    f(at, walker.offset(), n);
+    walker.advance(n);
+    at += n;
+  }
+}
+
 /// Copies `count` elements of `element_bytes` each, from position `source_first` of one layout to
 /// position `target_first` of another, both counted in row-major order. No allocation.
 inline void copy_elements(std::byte* target, const layout& target_layout, std::int64_t target_first,

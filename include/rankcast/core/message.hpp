@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "rankcast/core/config.hpp"
+#include "rankcast/core/error.hpp"
 
 namespace rankcast::inline v0 {
 
@@ -40,6 +42,15 @@ class RANKCAST_API segment_reader {
   /// Fills `to` with the next segment, whose size it must have.
   virtual void read(std::span<std::byte> to) = 0;
 };
+
+/// For readers: throws decode_error unless segment `next` exists and has `bytes` bytes.
+inline void require_segment(std::span<const std::uint64_t> sizes, std::size_t next,
+                            std::size_t bytes) {
+  if (next < sizes.size() && sizes[next] == bytes) return;
+  throw decode_error("message: a segment of " + std::to_string(bytes) + " bytes is read, there is " +
+                     (next < sizes.size() ? "one of " + std::to_string(sizes[next]) + " bytes"
+                                          : std::string("none")));
+}
 
 /// The sending side. Encodes on the caller's thread, when the call starts.
 class RANKCAST_API message_source {

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "rankcast/core/dtype.hpp"
+#include "rankcast/core/layout.hpp"
 
 namespace rankcast::inline v0 {
 
@@ -28,6 +29,41 @@ struct reduction {
   std::uint64_t type_hash = 0;  // of the callable's type: ranks must agree
   std::string_view name = "";   // for messages
   std::size_t accumulator_bytes = 0;
+};
+
+/// The running fold of a stretch of elements over the ranks, small enough for the L1 cache.
+class accumulator {
+ public:
+  explicit accumulator(const reduction& r) noexcept : reduction_(r) {}
+
+  /// Elements it has room for.
+  [[nodiscard]] std::int64_t capacity() const noexcept {
+    return static_cast<std::int64_t>(sizeof(bytes_) / reduction_.accumulator_bytes);
+  }
+  /// Takes in one rank's elements [first, first + count) of a layout: the first rank's as they are,
+  /// the others' by the callable.
+  void add(bool first_rank, const std::byte* data, const layout& l, std::int64_t first,
+           std::int64_t count, std::size_t element_bytes) {
+    for_each_run(l, first, count, [&](std::int64_t at, std::int64_t offset, std::int64_t run) {
+      const std::byte* values = data + offset * static_cast<std::int64_t>(element_bytes);
+      if (first_rank) reduction_.load(place(at), values, run);
+      else reduction_.fold(place(at), values, run, reduction_.callable);
+    });
+  }
+  /// Rounds and stores to elements [first, first + count).
+  void store(std::byte* data, const layout& l, std::int64_t first, std::int64_t count,
+             std::size_t element_bytes) {
+    for_each_run(l, first, count, [&](std::int64_t at, std::int64_t offset, std::int64_t run) {
+      reduction_.store(data + offset * static_cast<std::int64_t>(element_bytes), place(at), run);
+    });
+  }
+
+ private:
+  [[nodiscard]] std::byte* place(std::int64_t at) noexcept {
+    return bytes_ + static_cast<std::size_t>(at) * reduction_.accumulator_bytes;
+  }
+  const reduction& reduction_;
+  alignas(64) std::byte bytes_[16 * 1024];
 };
 
 namespace detail {

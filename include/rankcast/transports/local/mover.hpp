@@ -81,28 +81,15 @@ class mover {
   void fold(std::uint64_t sequence, const reduction& r, std::byte* to, const layout& to_layout,
             std::int64_t to_first, std::int64_t first, std::int64_t count,
             std::size_t element_bytes) {
-    alignas(64) std::byte accumulator[scratch_bytes];
-    const auto chunk = static_cast<std::int64_t>(scratch_bytes / r.accumulator_bytes);
-    const auto size = static_cast<std::int64_t>(element_bytes);
-    for (std::int64_t done = 0; done < count; done += chunk) {
-      const std::int64_t n = std::min(chunk, count - done);
+    accumulator sum(r);
+    for (std::int64_t done = 0; done < count; done += sum.capacity()) {
+      const std::int64_t n = std::min(sum.capacity(), count - done);
       guarded([&] {
         for (int p = 0; p < group_.size; ++p) {
           const publication& theirs = group_.slot(p, sequence);
-          each_run(theirs.data_layout, first + done, n,
-                   [&](std::int64_t at, std::int64_t offset, std::int64_t run) {
-                     std::byte* a =
-                         accumulator + static_cast<std::size_t>(at) * r.accumulator_bytes;
-                     const std::byte* v = theirs.data + offset * size;
-                     if (p == 0) r.load(a, v, run);
-                     else r.fold(a, v, run, r.callable);
-                   });
+          sum.add(p == 0, theirs.data, theirs.data_layout, first + done, n, element_bytes);
         }
-        each_run(to_layout, to_first + done, n,
-                 [&](std::int64_t at, std::int64_t offset, std::int64_t run) {
-                   r.store(to + offset * size,
-                           accumulator + static_cast<std::size_t>(at) * r.accumulator_bytes, run);
-                 });
+        sum.store(to, to_layout, to_first + done, n, element_bytes);
       });
     }
     counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes *
@@ -110,20 +97,6 @@ class mover {
   }
 
  private:
-  static constexpr std::size_t scratch_bytes = 16 * 1024;  // stays in the L1 cache
-
-  // f(position from the start, offset in the layout, length), in elements.
-  template <class F>
-  static void each_run(const layout& l, std::int64_t first, std::int64_t count, F&& f) {
-    run_walker walker(l, first);
-    for (std::int64_t at = 0; at < count;) {
-      const std::int64_t n = std::min(walker.run(), count - at);
-      f(at, walker.offset(), n);
-      walker.advance(n);
-      at += n;
-    }
-  }
-
   group& group_;
   int rank_;
   transport_counters& counters_;
@@ -140,12 +113,7 @@ class shared_segments final : public segment_reader {
   }
   [[nodiscard]] std::span<const std::uint64_t> sizes() const noexcept override { return sizes_; }
   void read(std::span<std::byte> to) override {
-    if (next_ == sizes_.size() || to.size() != sizes_[next_]) {
-      throw decode_error("a segment of " + std::to_string(to.size()) + " bytes is read, there is " +
-                         (next_ == sizes_.size()
-                              ? std::string("none")
-                              : "one of " + std::to_string(sizes_[next_]) + " bytes"));
-    }
+    require_segment(sizes_, next_, to.size());
     const layout flat = layout::contiguous({static_cast<std::int64_t>(to.size())});
     const std::byte* from = content_.segments[next_++].data();
     if (!mover_.copy(to.data(), flat, 0, from, flat, 0, flat.elements(), 1, proceed_)) {

@@ -1,0 +1,228 @@
+/// One collective call of one rank, from its first frame to completion, as a state machine that
+/// never waits (but for a decoder that reads ahead of its sender): publish, agree, move,
+/// (all_reduce: exchange slices,) tell, release, drain.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rankcast/core/partition.hpp"
+#include "rankcast/transports/frames/group.hpp"
+#include "rankcast/transports/frames/intake.hpp"
+
+namespace rankcast::inline v0::frames {
+
+class call final : public flight {
+ public:
+  call(group& g, std::uint64_t sequence, const operation& op, waiter& w)
+      : group_(g),
+        sequence_(sequence),
+        op_(op),
+        waiter_(w),
+        begin_(steady_clock::now()),
+        counts_(op.counts.begin(), op.counts.end()),
+        receive_counts_(op.receive_counts.begin(), op.receive_counts.end()) {
+    op_.counts = counts_;  // the caller's list need not live as long as the call
+    op_.receive_counts = receive_counts_;
+    if (op_.send.given) op_.type = op_.send.type;
+    else if (op_.receive.given) op_.type = op_.receive.type;
+    mine_.record = record_of(op_, group_.size);
+    mine_.counts = counts_;
+  }
+
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  [[nodiscard]] const deadline& until() const noexcept { return op_.until; }
+  [[nodiscard]] const call_record& record() const noexcept { return mine_.record; }
+  [[nodiscard]] bool released() const noexcept { return phase_ >= phase::drain; }
+
+  /// Takes part only to tell the others that this rank cannot.
+  void refuse(std::string text) { mine_.refusal = std::move(text); }
+
+  /// Shows the call to the peers, once all have room for it. False when they have not yet.
+  bool publish();
+
+  /// Goes on as far as it can. `turn`: the calls before this one have been released.
+  bool advance(bool turn);
+
+  /// The receiver of a stream has room up to here.
+  void granted(int by, const frame_header& h) {
+    for (outgoing& s : out_) {
+      if (s.to != by || s.phase != h.phase) continue;
+      if ((h.flags & flag::skip) != 0) s.skipped = true;
+      s.granted = std::min(std::max(s.granted, h.position), s.bytes.total());
+      group_.pump(s, sequence_, unsent_);
+    }
+  }
+  /// A peer takes no part: what is on its way to it need not go on.
+  void refused_by(int peer) noexcept {
+    for (outgoing& s : out_) s.skipped = s.skipped || s.to == peer;
+  }
+
+  /// The group is revoked. True when this call was over by then: all ranks have finished it.
+  bool settle() {
+    if (phase_ == phase::verdict && all_consumed()) hear_verdict();
+    else if (phase_ != phase::drain || !drained()) return false;
+    complete();
+    return true;
+  }
+
+  void fail(std::exception_ptr why) noexcept {
+    if (failure == nullptr) failure = std::move(why);
+    complete();
+  }
+
+  /// Why this call can never complete, if so: its deadline has passed, or a rank it waits for has
+  /// gone. A rank that has waited for a while shows its call to all, so that ranks which wait for
+  /// each other in different calls find out.
+  [[nodiscard]] std::optional<revocation> hopeless();
+
+  [[nodiscard]] std::string text() const { return call_text(group_.name, op_, sequence_); }
+
+ private:
+  enum class phase : std::uint8_t { queued, agree, move, slices, verdict, drain, complete };
+
+  [[nodiscard]] bool everyone() const noexcept {
+    return op_.completion == completion::everyone || op_.code == opcode::close;
+  }
+  [[nodiscard]] bool at_root() const noexcept { return group_.rank == op_.root; }
+  [[nodiscard]] bool reads_from(int r) const noexcept { return needs(op_, group_.rank, r); }
+  [[nodiscard]] bool read_by(int r) const noexcept {
+    return moves_data(op_.code) && needs(op_, r, group_.rank);
+  }
+  [[nodiscard]] peer_call& theirs(int r) { return group_.call_of(r, sequence_); }
+  [[nodiscard]] bool arrived(int r) { return theirs(r).arrived; }
+
+  [[nodiscard]] bool peers_have_room() const noexcept {
+    return sequence_ < window ||
+           std::all_of(group_.peers.begin(), group_.peers.end(), [&](const peer& p) {
+             return &p == &group_.of(group_.rank) || p.released + window > sequence_;
+           });
+  }
+  [[nodiscard]] bool needed_arrived() {
+    for (int r = 0; r < group_.size; ++r) {
+      if (r != group_.rank && (everyone() || reads_from(r)) && !arrived(r)) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] bool all_consumed() {
+    for (int r = 0; r < group_.size; ++r) {
+      if (r != group_.rank && !theirs(r).consumed) return false;
+    }
+    return true;
+  }
+  // The caller's memory is read no more, and large frames have left.
+  [[nodiscard]] bool drained() const noexcept {
+    return unsent_->load(std::memory_order_relaxed) == 0 &&
+           std::all_of(out_.begin(), out_.end(), [](const outgoing& s) { return s.finished(); });
+  }
+
+  // What `to` is to get of this rank's data (phase 0).
+  [[nodiscard]] supply share_for(int to) const;
+  void encode();
+  // A frame that announces a stream, and brings all of it when it is small.
+  template <class Body>
+  void send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body);
+  [[nodiscard]] verdict compare();
+  void agree();
+  void move_own();
+  // What this rank takes from the others. True when all of it is done, or given up for `failure`.
+  bool move_data();
+  bool move_messages();
+  bool take(int from, std::uint8_t stream, std::int64_t to_first, std::int64_t count);
+  bool fold(std::int64_t to_first, std::int64_t first, std::int64_t count);
+  void announce_slice();
+  bool collect_slices();
+  [[nodiscard]] bool slices_follow() const noexcept {
+    return op_.code == opcode::all_reduce && op_.send.bytes() > group_.sizes.eager_bytes;
+  }
+
+  // This rank's part is over.
+  void consume() {
+    for (int r = 0; r < group_.size; ++r) {
+      if (r == group_.rank) continue;
+      group_.decline(r, sequence_, 0, theirs(r).streams[0]);
+      group_.decline(r, sequence_, 1, theirs(r).streams[1]);
+    }
+    if (!everyone()) {
+      release();
+      return;
+    }
+    frame f = group_.make(kind::done, sequence_);
+    std::string note;
+    if (own_failure_) note = text() + ": rank " + std::to_string(group_.rank) + " failed: " + failure_text();
+    detail::byte_writer(f).put_text(note);
+    group_.post_all(f);
+    group_.lines->recycle(std::move(f));
+    phase_ = phase::verdict;
+  }
+
+  void hear_verdict() {
+    for (int r = 0; r < group_.size && failure == nullptr; ++r) {
+      if (r == group_.rank) continue;
+      const std::string& note = theirs(r).failure;
+      if (!note.empty()) failure = std::make_exception_ptr(remote_error(note, r));
+    }
+  }
+
+  void release() {
+    for (int r = 0; r < group_.size; ++r) theirs(r).clear(*group_.lines);
+    group_.released = sequence_ + 1;
+    for (int r = 0; r < group_.size; ++r) {
+      if (r != group_.rank && group_.released - group_.of(r).told >= window / 4) {
+        group_.post(r, group_.make(kind::tick, sequence_));
+      }
+    }
+    phase_ = phase::drain;
+  }
+
+  void complete() noexcept {
+    phase_ = phase::complete;
+    done = true;
+  }
+
+  void fail_own(std::exception_ptr why) noexcept {
+    if (failure == nullptr) failure = std::move(why);
+    own_failure_ = true;
+  }
+
+  [[nodiscard]] std::string failure_text() const {
+    try {
+      std::rethrow_exception(failure);
+    } catch (...) {
+      return current_exception_text();
+    }
+  }
+
+  // The ranks this call waits for now.
+  [[nodiscard]] std::vector<int> awaited();
+
+  group& group_;
+  std::uint64_t sequence_;
+  operation op_;
+  waiter& waiter_;
+  steady_clock::time_point begin_;
+  std::vector<std::int64_t> counts_;
+  std::vector<std::int64_t> receive_counts_;
+  call_offer mine_;
+  std::vector<message> messages_;  // of a source
+  std::vector<std::byte> stage_;   // all_to_all in place: the data as they were
+  std::vector<outgoing> out_;
+  unsent_count unsent_ = std::make_shared<std::atomic<int>>(0);
+  std::int64_t folded_ = 0;  // elements of this rank's slice
+  int next_source_ = 0;      // of messages
+  intake intake_;
+  bool shown_ = false;        // to all, for comparison
+  bool own_failure_ = false;  // `failure` happened here
+  phase phase_ = phase::queued;
+};
+
+}  // namespace rankcast::inline v0::frames
+
+#include "rankcast/transports/frames/phases.hpp"
+#include "rankcast/transports/frames/schedule.hpp"

@@ -1,0 +1,194 @@
+/// What one rank knows of its group: for each peer what it has offered for which call, how far it
+/// has come, and whether it is still there. Everything is written by the frames that arrive.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rankcast/core/revocation.hpp"
+#include "rankcast/core/transport.hpp"
+#include "rankcast/transports/frames/link.hpp"
+#include "rankcast/transports/frames/stream.hpp"
+
+namespace rankcast::inline v0::frames {
+
+/// Calls a rank may be ahead of the slowest of its group.
+inline constexpr std::uint64_t window = 64;
+
+/// Sizes that decide how data moves; the same for all ranks of a group.
+struct settings {
+  std::size_t eager_bytes = 3 * 1024;    // up to here data travel with the call
+  std::size_t chunk_bytes = 128 * 1024;  // of one frame
+  std::size_t chunks_ahead = 8;          // a receiver grants room for so many
+};
+
+/// What a peer has shown of one call.
+struct peer_call {
+  arrived_offer offer;
+  bool known = false;     // the record can be compared
+  bool arrived = false;   // it has made the call; data or an announcement of them came with it
+  bool consumed = false;  // its part is over
+  std::string failure;    // how that went
+  std::string slice_failure;
+  std::array<incoming, 2> streams;  // its data, and its slice of the result
+
+  void clear(link& l) {
+    offer.refusal.clear();
+    known = arrived = consumed = false;
+    failure.clear();
+    slice_failure.clear();
+    for (incoming& s : streams) s.clear(l);
+  }
+};
+
+struct peer {
+  int link_rank = 0;
+  std::uint64_t released = 0;  // calls it has done with, as far as it told
+  std::uint64_t told = 0;      // what we told it of ours
+  bool left = false;
+  bool closed = false;
+  last_call last;
+  std::string last_file;
+  std::vector<std::unique_ptr<peer_call>> calls{static_cast<std::size_t>(window)};
+};
+
+class group {
+ public:
+  group(std::shared_ptr<frames::link> l, std::uint64_t id_of_group, int rank_in_group,
+        const std::vector<int>& link_ranks, std::string text, settings s)
+      : lines(std::move(l)),
+        id(id_of_group),
+        rank(rank_in_group),
+        size(static_cast<int>(link_ranks.size())),
+        name(std::move(text)),
+        sizes{s.eager_bytes, std::max<std::size_t>(s.chunk_bytes / 16, 1) * 16,
+              std::max<std::size_t>(s.chunks_ahead, 1)},  // chunks hold whole elements
+        peers(link_ranks.size()) {
+    for (std::size_t r = 0; r < peers.size(); ++r) peers[r].link_rank = link_ranks[r];
+    lines->open(id);
+  }
+
+  [[nodiscard]] peer& of(int r) noexcept { return peers[static_cast<std::size_t>(r)]; }
+  [[nodiscard]] const peer& of(int r) const noexcept { return peers[static_cast<std::size_t>(r)]; }
+  [[nodiscard]] peer_call& call_of(int r, std::uint64_t sequence) {
+    auto& slot = of(r).calls[static_cast<std::size_t>(sequence % window)];
+    if (slot == nullptr) slot = std::make_unique<peer_call>();
+    return *slot;
+  }
+
+  /// An empty frame with its header.
+  [[nodiscard]] frame make(kind what, std::uint64_t sequence, std::uint64_t position = 0,
+                           std::uint8_t flags = 0, std::uint8_t phase = 0, int tag = 0) {
+    frame_header h;
+    h.what = what;
+    h.flags = flags;
+    h.phase = phase;
+    h.tag = tag;
+    h.sequence = sequence;
+    h.position = position;
+    h.released = released;
+    return make(h);
+  }
+  [[nodiscard]] frame make(frame_header h) const {
+    h.source = rank;
+    h.group = id;
+    frame f = lines->buffer();
+    f.resize(sizeof h);
+    std::memcpy(f.data(), &h, sizeof h);
+    return f;
+  }
+  void post(int to, frame f, unsent_count unsent = {}) {
+    of(to).told = released;
+    lines->post(of(to).link_rank, std::move(f), std::move(unsent));
+  }
+  /// The same frame to all peers.
+  void post_all(const frame& f) {
+    for (int r = 0; r < size; ++r) {
+      if (r == rank) continue;
+      frame copy = lines->buffer();
+      copy.assign(f.begin(), f.end());
+      post(r, std::move(copy));
+    }
+  }
+
+  /// Lets the receiver of a stream say how much of it it has room for.
+  void grant(int from, std::uint64_t sequence, std::uint8_t phase, incoming& s) {
+    const std::uint64_t room = sizes.chunk_bytes * sizes.chunks_ahead;
+    if (s.granted() >= s.total() || s.granted() > s.consumed() + room / 2) return;
+    const std::uint64_t up_to = std::min(s.total(), s.consumed() + room);
+    s.note_granted(up_to);
+    post(from, make(kind::grant, sequence, up_to, 0, phase));
+  }
+  /// The rest of a stream is not wanted.
+  void decline(int from, std::uint64_t sequence, std::uint8_t phase, incoming& s) {
+    if (!s.announced() || s.granted() >= s.total()) return;
+    s.note_granted(s.total());
+    post(from, make(kind::grant, sequence, s.total(), flag::skip, phase));
+  }
+  /// Sends what has been granted of a stream.
+  void pump(outgoing& s, std::uint64_t sequence, const unsent_count& unsent) {
+    while (!s.finished() && s.sent < s.granted) {
+      const auto n =
+          static_cast<std::size_t>(std::min<std::uint64_t>(sizes.chunk_bytes, s.granted - s.sent));
+      frame f = make(kind::chunk, sequence, s.sent, 0, s.phase);
+      s.bytes.append(f, n);
+      s.sent += n;
+      post(s.to, std::move(f), unsent);
+    }
+  }
+
+  /// The cause of the end of the group, and the rank that gave it; the first one counts.
+  void revoke(revocation why, int by) {
+    const std::lock_guard lock(cause_mutex_);
+    if (!cause_) cause_ = {std::move(why), by};
+  }
+  [[nodiscard]] bool revoked() const {
+    const std::lock_guard lock(cause_mutex_);
+    return cause_.has_value();
+  }
+  /// Only when revoked; it does not change any more then.
+  [[nodiscard]] const std::pair<revocation, int>& cause() const noexcept { return *cause_; }
+
+  const std::shared_ptr<frames::link> lines;
+  const std::uint64_t id;
+  const int rank;
+  const int size;
+  const std::string name;
+  const settings sizes;
+  std::vector<peer> peers;
+  std::uint64_t released = 0;  // calls this rank has done with
+  transport_counters counters;
+
+ private:
+  mutable std::mutex cause_mutex_;
+  std::optional<std::pair<revocation, int>> cause_;
+};
+
+/// Thrown inside the transport when the group is found revoked in the middle of a call; never
+/// leaves it.
+struct group_revoked {};
+
+/// Ends the group for all its ranks with this rank's cause, unless another was first. Called by any
+/// thread, so it touches nothing that belongs to the rank's own.
+inline void claim(group& g, revocation why) {
+  if (g.revoked()) return;
+  frame_header h;
+  h.what = kind::revoke;
+  h.sequence = why.sequence;
+  frame f = g.make(h);
+  write_revocation(f, why);
+  g.revoke(std::move(why), g.rank);
+  for (int r = 0; r < g.size; ++r) {
+    if (r != g.rank) g.lines->post(g.of(r).link_rank, f);
+  }
+}
+
+}  // namespace rankcast::inline v0::frames

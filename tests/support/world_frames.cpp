@@ -1,0 +1,112 @@
+// Ranks as threads that share no memory but send each other frames, through queues that hold some
+// back for a while, as networks do: the protocol of the transports across processes, where
+// sanitizers can see it.
+#include <deque>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "rankcast/transports/frames/transport.hpp"
+#include "support/world.hpp"
+
+namespace support {
+namespace {
+
+using rankcast::frames::frame;
+
+// One queue per pair, so that the frames of a pair stay in order and those of different pairs don't.
+struct wires {
+  explicit wires(int n) : size(n), queues(static_cast<std::size_t>(n * n)) {}
+  const int size;
+  std::mutex mutex;
+  std::vector<std::deque<std::pair<frame, rankcast::frames::unsent_count>>> queues;
+
+  auto& between(int from, int to) { return queues[static_cast<std::size_t>(from * size + to)]; }
+};
+
+class queue_link final : public rankcast::frames::link {
+ public:
+  queue_link(std::shared_ptr<wires> w, int rank)
+      : wires_(std::move(w)), rank_(rank), random_(static_cast<unsigned>(rank)) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return wires_->size; }
+
+  void post(int to, frame f, rankcast::frames::unsent_count unsent) override {
+    const std::lock_guard lock(wires_->mutex);
+    if (unsent != nullptr) unsent->fetch_add(1);
+    wires_->between(rank_, to).emplace_back(std::move(f), std::move(unsent));
+  }
+
+  bool progress() override {
+    std::vector<frame> arrived;
+    {
+      const std::lock_guard lock(wires_->mutex);
+      for (int from = 0; from < wires_->size; ++from) {
+        auto& queue = wires_->between(from, rank_);
+        while (!queue.empty() && random_() % 4 != 0) {
+          arrived.push_back(std::move(queue.front().first));
+          if (auto& unsent = queue.front().second; unsent != nullptr) unsent->fetch_sub(1);
+          queue.pop_front();
+        }
+      }
+    }
+    for (frame& f : arrived) deliver(std::move(f));
+    return !arrived.empty();
+  }
+
+  void pause(int attempt, std::chrono::nanoseconds limit) override {
+    if (attempt < 20) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(limit, 50us));
+  }
+
+ private:
+  std::shared_ptr<wires> wires_;
+  int rank_;
+  std::mt19937 random_;
+};
+
+}  // namespace
+
+void run_world(int ranks, const std::function<void(rankcast::communicator&)>& function,
+               const world_options& options) {
+  const auto shared = std::make_shared<wires>(ranks);
+  std::vector<int> members;
+  for (int r = 0; r < ranks; ++r) members.push_back(r);
+  rankcast::frames::settings sizes;
+  sizes.eager_bytes = options.eager_bytes;
+  sizes.chunk_bytes = options.chunk_bytes;
+  sizes.chunks_ahead = 3;
+  std::mutex mutex;
+  std::exception_ptr cause;
+  const auto body = [&](int rank) {
+    rankcast::communicator world(
+        std::make_shared<rankcast::frames::frames_transport>(
+            std::make_shared<queue_link>(shared, rank), 1, rank, members,
+            "group 'world' of " + std::to_string(ranks), sizes),
+        "world", members, rank, options.default_timeout, options.completion);
+    try {
+      function(world);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (cause == nullptr) cause = std::current_exception();
+      world.revoke("a rank of the test threw");
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) threads.emplace_back(body, r);
+  for (auto& t : threads) t.join();
+  if (cause != nullptr) std::rethrow_exception(cause);
+}
+
+int most_ranks() {
+  return std::numeric_limits<int>::max();
+}
+
+bool ranks_are_threads() {
+  return true;
+}
+
+}  // namespace support
