@@ -123,11 +123,19 @@ TEST(buffers, are_free_after_a_timeout_in_send) {
           received = 1;
           EXPECT_EQ(got, std::vector<int>(large, i));
         } catch (const rankcast::timeout_error&) {
-          EXPECT_EQ(got, std::vector<int>(large, -7));
+          if (support::ranks_share_memory()) {
+            EXPECT_EQ(got, std::vector<int>(large, -7));
+          }
         } catch (const rankcast::remote_error&) {  // gave up in the middle
         }
         rankcast::broadcast(world, sent, {.completion = rankcast::completion::everyone});
-        EXPECT_EQ(sent, received) << "message " << i;
+        // Between processes a message may have been taken when its sender's time was up; what was
+        // not sent in time may have come, what was sent has.
+        if (support::ranks_share_memory()) {
+          EXPECT_EQ(sent, received) << "message " << i;
+        } else {
+          EXPECT_LE(sent, received) << "message " << i;
+        }
         (received != 0 ? delivered : withdrawn).fetch_add(1);
       }
     }
@@ -156,10 +164,17 @@ TEST(buffers, of_a_send_taken_at_the_last_moment_are_delivered) {
                   }
                 } catch (const rankcast::timeout_error&) {
                   taken = 0;
+                } catch (const rankcast::remote_error&) {  // its sender gave up in the middle
+                  EXPECT_FALSE(support::ranks_share_memory());
+                  taken = 0;
                 }
                 std::array<int, 2> both{};
                 rankcast::all_gather(world, taken, both, {.completion = all});
-                EXPECT_EQ(both[0], both[1]) << "message " << i;
+                if (support::ranks_share_memory()) {
+                  EXPECT_EQ(both[0], both[1]) << "message " << i;
+                } else {
+                  EXPECT_LE(both[0], both[1]) << "message " << i;
+                }
               }
             },
             {.chunk_bytes = 1 << 30});

@@ -31,4 +31,8 @@ int most_ranks();
 /// True when all ranks live in this process, so that they see each other's variables.
 bool ranks_are_threads();
 
+/// True when the transport moves data through memory that all ranks see. Where it does not, two
+/// ranks may end a group at the same time, each with a cause of its own.
+bool ranks_share_memory();
+
 }  // namespace support

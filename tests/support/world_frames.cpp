@@ -16,7 +16,8 @@ namespace {
 
 using rankcast::frames::frame;
 
-// One queue per pair, so that the frames of a pair stay in order and those of different pairs don't.
+// One queue per pair, so that the frames of a pair stay in order and those of different pairs
+// don't.
 struct wires {
   explicit wires(int n) : size(n), queues(static_cast<std::size_t>(n * n)) {}
   const int size;
@@ -82,11 +83,11 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
   std::mutex mutex;
   std::exception_ptr cause;
   const auto body = [&](int rank) {
-    rankcast::communicator world(
-        std::make_shared<rankcast::frames::frames_transport>(
-            std::make_shared<queue_link>(shared, rank), 1, rank, members,
-            "group 'world' of " + std::to_string(ranks), sizes),
-        "world", members, rank, options.default_timeout, options.completion);
+    rankcast::communicator world(std::make_shared<rankcast::frames::frames_transport>(
+                                     std::make_shared<queue_link>(shared, rank), 1, rank, members,
+                                     "group 'world' of " + std::to_string(ranks), sizes),
+                                 "world", members, rank, options.default_timeout,
+                                 options.completion);
     try {
       function(world);
     } catch (...) {
@@ -107,6 +108,10 @@ int most_ranks() {
 
 bool ranks_are_threads() {
   return true;
+}
+
+bool ranks_share_memory() {
+  return false;
 }
 
 }  // namespace support

@@ -24,4 +24,8 @@ bool ranks_are_threads() {
   return true;
 }
 
+bool ranks_share_memory() {
+  return true;
+}
+
 }  // namespace support

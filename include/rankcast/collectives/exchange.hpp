@@ -86,7 +86,8 @@ template <readable_data Send, class Receive>
 ///
 /// Errors   usage_error (peer outside the group, negative tag); mismatch_error (sizes or dtypes
 ///          differ, on both sides while the sender still waits); timeout_error, which withdraws the
-///          message and leaves the group as it is; peer_lost_error, revoked_error.
+///          message and leaves the group as it is (between processes it may have been taken at that
+///          very moment); peer_lost_error, revoked_error.
 /// Cost     one message; small ones are copied twice, large ones once.
 /// Source   MPI 4.0, 3.2 (MPI_Send).
 template <readable_data T>
@@ -108,7 +109,8 @@ template <readable_data T>
 
 /// Receives values that rank `peer` sends with the same tag.
 ///
-/// Errors   as send; after a timeout_error the buffer is untouched and the group as it was.
+/// Errors   as send; after a timeout_error the group is as it was, and so is the buffer (between
+///          processes: unless the message was on its way already, then it has come in part).
 /// Source   MPI 4.0, 3.2 (MPI_Recv).
 template <class T>
   requires writable_data<T>

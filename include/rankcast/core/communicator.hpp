@@ -116,7 +116,12 @@ class RANKCAST_API communicator {
   }
 
   /// Waits for nothing; throws the first cause if the group was revoked meanwhile.
-  void flush() const { link("flush").check(); }
+  void flush() const {
+    transport& t = link("flush");
+    const transport::entry inside(t);
+    inside.require([&] { return "flush on " + text(); });
+    t.check();
+  }
 
   /// Ends the group on all ranks at once; `cause` is what the others will read. May be called from
   /// any thread: it is how a program gives up a call that another of its threads waits in.
@@ -209,6 +214,7 @@ class RANKCAST_API communicator {
 
   std::shared_ptr<flight> prepare(transport& t, operation& op, const call_options& options,
                                   std::shared_ptr<const void> keep) const {
+    op.begun = steady_clock::now();
     op.until = deadline::after(effective_timeout(options.timeout));
     op.completion = options.completion == completion::group_default ? state_->default_completion
                                                                     : options.completion;

@@ -60,6 +60,7 @@ struct operation {
   message_sink* sink = nullptr;      // and instead of `receive`
   rankcast::message_type message_type{};
   call_site where{};
+  steady_clock::time_point begun{};
   deadline until{};
   rankcast::completion completion = completion::local;
 };
@@ -75,7 +76,8 @@ struct operation {
          code == opcode::reduce;
 }
 
-/// True when rank `rank` cannot go on in this call before rank `peer` has arrived: it reads from it.
+/// True when rank `rank` cannot go on in this call before rank `peer` has arrived: it reads from
+/// it.
 [[nodiscard]] constexpr bool needs(const operation& op, int rank, int peer) noexcept {
   if (rank == peer) return false;
   switch (op.code) {

@@ -2,6 +2,7 @@
 /// every transport.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -104,12 +105,14 @@ struct last_call {
       cause.text + " (" + group + " was revoked by rank " + std::to_string(by) + ")", by));
 }
 
-/// The error of call `sequence`, which was in flight when the group was revoked: the cause itself
-/// where it is this call's, the first cause elsewhere.
+/// The error of call `sequence` of rank `rank`, which was in flight when the group was revoked: the
+/// cause itself where it is this call's, the first cause elsewhere and for those who came late.
 [[nodiscard]] inline std::exception_ptr error_of_call(const revocation& cause,
                                                       const std::string& group, int by,
-                                                      std::uint64_t sequence) {
-  if (cause.sequence == sequence) {
+                                                      std::uint64_t sequence, int rank) {
+  const bool late = cause.why == revocation::kind::timeout &&
+                    std::find(cause.ranks.begin(), cause.ranks.end(), rank) != cause.ranks.end();
+  if (cause.sequence == sequence && !late) {
     switch (cause.why) {
       case revocation::kind::timeout:
         return std::make_exception_ptr(timeout_error(cause.text, cause.ranks, cause.waited));

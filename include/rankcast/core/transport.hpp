@@ -77,8 +77,8 @@ class RANKCAST_API transport {
   /// This rank says goodbye: it took part in the collective `close` and makes no further calls.
   virtual void close() noexcept = 0;
 
-  /// Throws the first cause if the group was revoked.
-  virtual void check() const = 0;
+  /// Throws the first cause if the group was revoked, as far as is known here.
+  virtual void check() = 0;
 
   [[nodiscard]] virtual std::vector<rank_state> health() const = 0;
   [[nodiscard]] virtual transport_counters counters() const noexcept = 0;

@@ -25,7 +25,7 @@ class call final : public flight {
         sequence_(sequence),
         op_(op),
         waiter_(w),
-        begin_(steady_clock::now()),
+        begin_(op.begun),
         counts_(op.counts.begin(), op.counts.end()),
         receive_counts_(op.receive_counts.begin(), op.receive_counts.end()) {
     op_.counts = counts_;  // the caller's list need not live as long as the call
@@ -155,7 +155,8 @@ class call final : public flight {
     }
     frame f = group_.make(kind::done, sequence_);
     std::string note;
-    if (own_failure_) note = text() + ": rank " + std::to_string(group_.rank) + " failed: " + failure_text();
+    if (own_failure_)
+      note = text() + ": rank " + std::to_string(group_.rank) + " failed: " + failure_text();
     detail::byte_writer(f).put_text(note);
     group_.post_all(f);
     group_.lines->recycle(std::move(f));

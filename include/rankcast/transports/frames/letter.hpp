@@ -34,7 +34,7 @@ class letter final : public flight, private waiter {
 
   /// `number`: of a send, among those of this rank.
   letter(group& g, mailbox& box, const operation& op, std::uint64_t number, waiter& w)
-      : group_(g), box_(box), op_(op), number_(number), waiter_(w), begin_(steady_clock::now()) {
+      : group_(g), box_(box), op_(op), number_(number), waiter_(w), begin_(op.begun) {
     if (op_.code == opcode::send) post();
   }
 
@@ -106,8 +106,8 @@ class letter final : public flight, private waiter {
     const auto waited = steady_clock::now() - begin_;
     const std::string who = "rank " + std::to_string(op_.root);
     if (gone) {
-      return std::make_exception_ptr(peer_lost_error(
-          text() + ": " + who + " left; " + last_call_text(p.last), op_.root));
+      return std::make_exception_ptr(
+          peer_lost_error(text() + ": " + who + " left; " + last_call_text(p.last), op_.root));
     }
     return std::make_exception_ptr(timeout_error(
         text() + ": timed out after " + seconds_text(waited) + "; " + who +
@@ -151,8 +151,8 @@ class letter final : public flight, private waiter {
     group_.counters.bytes_sent += op_.send.bytes() + content_.bytes();
     const std::uint64_t total = out_.bytes.total();
     const bool whole = total <= group_.sizes.eager_bytes;
-    frame f = group_.make(kind::letter, number_, total, whole ? flag::complete : flag::none,
-                          phase, op_.tag);
+    frame f = group_.make(kind::letter, number_, total, whole ? flag::complete : flag::none, phase,
+                          op_.tag);
     write_offer(f, record_of(op_, group_.size), {}, refusal);
     if (whole) out_.bytes.append(f, static_cast<std::size_t>(total));
     group_.post(op_.root, std::move(f));
@@ -180,10 +180,9 @@ class letter final : public flight, private waiter {
       answer("");
       return;
     }
-    const bool same = mine.message == theirs.message &&
-                      mine.message_type.hash == theirs.message_type.hash &&
-                      (mine.message ||
-                       (mine.elements == theirs.elements && mine.type == theirs.type));
+    const bool same =
+        mine.message == theirs.message && mine.message_type.hash == theirs.message_type.hash &&
+        (mine.message || (mine.elements == theirs.elements && mine.type == theirs.type));
     if (!same) {
       const std::string note = "rank " + std::to_string(op_.root) + " sent " +
                                content_text(theirs) + ", rank " + std::to_string(group_.rank) +
@@ -206,9 +205,9 @@ class letter final : public flight, private waiter {
       throw;
     } catch (...) {
       fail(std::current_exception());
-      answer(text() + ": rank " + std::to_string(group_.rank) +
-                 " failed: " + current_exception_text(),
-             flag::undecoded);
+      answer(
+          text() + ": rank " + std::to_string(group_.rank) + " failed: " + current_exception_text(),
+          flag::undecoded);
     }
   }
 

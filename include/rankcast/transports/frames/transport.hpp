@@ -30,8 +30,8 @@ class frames_transport final : public transport, public waiter {
 
   ~frames_transport() override {
     try {
-      group_.post_all(group_.make(kind::leave, next_sequence_, 0,
-                                  closed_ ? flag::closed : flag::none));
+      group_.post_all(
+          group_.make(kind::leave, next_sequence_, 0, closed_ ? flag::closed : flag::none));
     } catch (...) {  // who cannot be told will find out by its own time limit
     }
     group_.lines->close(group_.id);
@@ -131,8 +131,13 @@ class frames_transport final : public transport, public waiter {
 
   void close() noexcept override { closed_ = true; }
 
-  void check() const override {
-    if (group_.revoked()) throw_cause();
+  void check() override {
+    group_.lines->require_thread();
+    group_.lines->progress();
+    hear();
+    if (!group_.revoked()) return;
+    const auto& [why, by] = group_.cause();
+    std::rethrow_exception(later_error(why, group_.name, by));
   }
 
   [[nodiscard]] std::vector<rank_state> health() const override {
@@ -172,15 +177,7 @@ class frames_transport final : public transport, public waiter {
       throw usage_error(std::string(name(op.code)) + " on " + group_.name +
                         ": the group has been closed");
     }
-    group_.lines->require_thread();
-    group_.lines->progress();
-    hear();
     check();
-  }
-
-  [[noreturn]] void throw_cause() const {
-    const auto& [why, by] = group_.cause();
-    std::rethrow_exception(later_error(why, group_.name, by));
   }
 
   std::shared_ptr<call> append(const operation& op) {
@@ -228,7 +225,7 @@ class frames_transport final : public transport, public waiter {
   void fail_all() noexcept {
     const auto& [why, by] = group_.cause();
     for (const auto& c : calls_) {
-      if (!c->settle()) c->fail(error_of_call(why, group_.name, by, c->sequence()));
+      if (!c->settle()) c->fail(error_of_call(why, group_.name, by, c->sequence(), group_.rank));
     }
     for (const auto& l : letters_) l->fail(later_error(why, group_.name, by));
     calls_.clear();
@@ -341,8 +338,12 @@ class frames_transport final : public transport, public waiter {
     c.known = true;
     peer& from = group_.of(h.source);
     from.last_file = c.offer.file;
-    from.last = {true, h.sequence, c.offer.record.code, from.last_file.c_str(),
-                 c.offer.record.where.line, steady_clock::now()};
+    from.last = {true,
+                 h.sequence,
+                 c.offer.record.code,
+                 from.last_file.c_str(),
+                 c.offer.record.where.line,
+                 steady_clock::now()};
     if (notice) {
       group_.lines->recycle(std::move(f));
       return;

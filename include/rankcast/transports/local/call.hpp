@@ -30,7 +30,7 @@ class call final : public flight {
         op_(op),
         counters_(counters),
         spare_(spare),
-        begin_(steady_clock::now()),
+        begin_(op.begun),
         counts_(op.counts.begin(), op.counts.end()),
         receive_counts_(op.receive_counts.begin(), op.receive_counts.end()) {
     op_.counts = counts_;  // the caller's list need not live as long as the call
@@ -121,7 +121,8 @@ class call final : public flight {
     revocation r;
     r.sequence = sequence_;
     r.waited = steady_clock::now() - begin_;
-    const std::string head = call_text(group_.name, op_, sequence_) + ", rank " + std::to_string(rank_);
+    const std::string head =
+        call_text(group_.name, op_, sequence_) + ", rank " + std::to_string(rank_);
     if (gone != missing.end()) {
       r.why = revocation::kind::peer_lost;
       r.ranks = {*gone};

@@ -19,7 +19,7 @@ namespace rankcast::inline v0::local {
 class letter final : public flight {
  public:
   letter(group& g, int rank, const operation& op, transport_counters& counters)
-      : group_(g), rank_(rank), op_(op), counters_(counters), begin_(steady_clock::now()) {
+      : group_(g), rank_(rank), op_(op), counters_(counters), begin_(op.begun) {
     if (op_.code == opcode::send) post();
   }
 

@@ -41,9 +41,10 @@ inline void wait_for_movers(group& g, int rank) noexcept {
   const int by = g.state.load(std::memory_order_seq_cst) - 1;
   return rankcast::later_error(g.of(by).cause, g.name, by);
 }
-[[nodiscard]] inline std::exception_ptr error_of_call(const group& g, std::uint64_t sequence) {
+[[nodiscard]] inline std::exception_ptr error_of_call(const group& g, std::uint64_t sequence,
+                                                      int rank) {
   const int by = g.state.load(std::memory_order_seq_cst) - 1;
-  return rankcast::error_of_call(g.of(by).cause, g.name, by, sequence);
+  return rankcast::error_of_call(g.of(by).cause, g.name, by, sequence, rank);
 }
 
 /// What a rank did last, in words.

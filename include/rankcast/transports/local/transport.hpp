@@ -150,7 +150,7 @@ class local_transport final : public transport {
 
   void close() noexcept override { me().closed.store(true, std::memory_order_seq_cst); }
 
-  void check() const override {
+  void check() override {
     if (revoked(*group_)) std::rethrow_exception(later_error(*group_));
   }
 
@@ -228,7 +228,7 @@ class local_transport final : public transport {
   void fail_all() noexcept {
     wait_for_movers(*group_, rank_);
     for (const auto& c : calls_) {
-      if (!c->settle()) c->fail(error_of_call(*group_, c->sequence()));
+      if (!c->settle()) c->fail(error_of_call(*group_, c->sequence(), rank_));
     }
     for (const auto& l : letters_) {
       l->withdraw();
