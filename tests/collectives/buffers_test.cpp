@@ -112,6 +112,8 @@ TEST(buffers, are_free_after_a_timeout_in_send) {
           sent = 1;
         } catch (const rankcast::timeout_error& e) {
           EXPECT_EQ(e.missing(), std::vector<int>{1});
+        } catch (const rankcast::remote_error&) {  // the receiver gave up in the middle
+          EXPECT_FALSE(support::ranks_share_memory());
         }
         rankcast::broadcast(world, sent, {.completion = rankcast::completion::everyone});
       } else {
