@@ -4,4 +4,5 @@
 
 #include "rankcast/object/archive.hpp"  // IWYU pragma: export
 #include "rankcast/object/codecs.hpp"   // IWYU pragma: export
+#include "rankcast/object/frame.hpp"    // IWYU pragma: export
 #include "rankcast/rankcast.hpp"        // IWYU pragma: export

@@ -114,6 +114,12 @@ class oarchive {
     append(&wide, sizeof wide);
   }
 
+  /// Replaces the count that was written at offset `at`.
+  void patch_count(std::size_t at, std::size_t n) noexcept {
+    const std::uint64_t wide = n;
+    std::memcpy(begin_ + at, &wide, sizeof wide);
+  }
+
   /// Writes `n` elements that lie back to back, and their number. `owner` is the container whose
   /// memory they are: if it belongs to the object being written, they may travel out of band.
   template <class T>
