@@ -38,7 +38,7 @@ class iarchive {
   /// one T, no less and no more; the object is then valid but of no particular value.
   template <class T>
   void root(T& object) {
-    get(object);
+    *this >> object;
     finish();
   }
 

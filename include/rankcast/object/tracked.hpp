@@ -29,11 +29,11 @@
 
 namespace rankcast::inline v0 {
 
-/// Stands for the object it was made from, which must outlive it.
+/// Stands for an object, which must outlive it; made by tracked().
 template <class T>
-class tracked : public boost::serialization::wrapper_traits<const tracked<T>> {
+class tracked_object : public boost::serialization::wrapper_traits<const tracked_object<T>> {
  public:
-  explicit tracked(T& object) noexcept : object_(std::addressof(object)) {}
+  explicit tracked_object(T& object) noexcept : object_(std::addressof(object)) {}
   [[nodiscard]] T& get() const noexcept { return *object_; }
 
   /// Inside Boost's own archives everything is tracked already.
@@ -46,11 +46,18 @@ class tracked : public boost::serialization::wrapper_traits<const tracked<T>> {
   T* object_;
 };
 
+/// Lets `object` be written and read by Boost's own archive. Constant, as all of Boost's wrappers
+/// are, so that it can be used where it is made.
+template <class T>
+[[nodiscard]] const tracked_object<T> tracked(T& object) noexcept {  // NOLINT: const
+  return tracked_object<T>(object);
+}
+
 namespace detail {
 
 template <class T>
-struct wire_type<tracked<T>> {
-  using type = tracked<std::remove_const_t<T>>;
+struct wire_type<tracked_object<T>> {
+  using type = tracked_object<std::remove_const_t<T>>;
 };
 
 inline constexpr unsigned int tracked_flags =
@@ -91,12 +98,12 @@ class bytes_input final : public std::streambuf {
 }  // namespace detail
 
 template <class T>
-struct codec<tracked<T>> {
+struct codec<tracked_object<T>> {
   static constexpr bool native = false;
   using value_type = std::remove_const_t<T>;
 
   /// Throws usage_error with Boost's words, for instance for a class that was not exported.
-  static void save(oarchive& out, const tracked<T>& wrapper) {
+  static void save(oarchive& out, const tracked_object<T>& wrapper) {
     const std::size_t at = out.size();
     out.count(0);
     try {
@@ -112,7 +119,7 @@ struct codec<tracked<T>> {
   }
 
   /// Reads over the object; what it pointed to before is its classes' to release.
-  static void load(iarchive& in, tracked<T>& wrapper) {
+  static void load(iarchive& in, tracked_object<T>& wrapper) {
     static_assert(!std::is_const_v<T>, "rankcast: tracked(x) of a constant x cannot be read");
     const std::size_t n = in.count();
     detail::bytes_input source(std::span(in.take(n), n));

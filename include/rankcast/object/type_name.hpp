@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "rankcast/core/config.hpp"
 #include "rankcast/core/message.hpp"
@@ -57,7 +58,7 @@ template <class T>
 /// so that most changes to a type that kept its name are seen. Never 0.
 template <class T>
 [[nodiscard]] constexpr message_type message_type_of() noexcept {
-  using wire = typename detail::wire_type<T>::type;
+  using wire = typename detail::wire_type<std::remove_cv_t<T>>::type;
   constexpr std::string_view name = type_name<wire>();
   constexpr std::uint64_t hash =
       (detail::hash_of(name) ^ sizeof(wire)) * 0x100000001b3u ^ alignof(wire);
