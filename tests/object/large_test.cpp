@@ -41,7 +41,9 @@ TEST(C04_large_objects, the_size_alone) {
     const auto marked = support::encoded(n | (std::uint64_t{1} << 63));
     support::false_announcement less({n & 0xffffffffu});
     rankcast::iarchive in(marked, &less);
-    if ((n & 0xffffffffu) != n) EXPECT_THROW(in.root(to), rankcast::decode_error);
+    if ((n & 0xffffffffu) != n) {
+      EXPECT_THROW(in.root(to), rankcast::decode_error);
+    }
     support::false_announcement same({n});
     rankcast::iarchive asking(marked, &same);
     const rankcast::iarchive::extent extent = asking.bulk<std::byte>();

@@ -127,7 +127,7 @@ class oarchive {
     static_assert(bitwise<T>);
     const std::size_t bytes = n * sizeof(T);
     const std::uint64_t wide = n;
-    if (bytes >= out_of_band_bytes) {
+    if (bytes >= many_bytes) {
       bulk_of_many(owner, data, bytes, wide);
       return;
     }
@@ -215,6 +215,7 @@ class oarchive {
  private:
   static constexpr std::size_t first_window = 512;
   static constexpr std::size_t last_window = 16 * 1024;
+  static constexpr std::size_t many_bytes = 1024;  // for which a call costs nothing
 
   void append(const void* data, std::size_t n) {
     std::memcpy(room(n), data, n);
@@ -240,7 +241,7 @@ class oarchive {
   [[gnu::noinline]] void bulk_of_many(const void* owner, const void* data, std::size_t bytes,
                                       std::uint64_t n) {
     const auto* first = static_cast<const std::byte*>(data);
-    if (segments_ != nullptr && trusts(owner)) {
+    if (segments_ != nullptr && bytes >= out_of_band_bytes && trusts(owner)) {
       n |= detail::apart_mark;
       append(&n, sizeof n);
       segments_->emplace_back(first, bytes);
