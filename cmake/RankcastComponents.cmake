@@ -4,18 +4,20 @@
 define_property(GLOBAL PROPERTY RANKCAST_COMPONENTS BRIEF_DOCS "Components whose library was found")
 define_property(GLOBAL PROPERTY RANKCAST_ABSENT BRIEF_DOCS "Those whose library was not")
 
-# rankcast_component_headers(<name> <variable>): include/rankcast/<name>.hpp and the folder <name>/
+# rankcast_component_headers(<name> <variable>): include/rankcast/<name>.hpp and the folders <name>/
+# and transports/<name>/
 function(rankcast_component_headers name variable)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/include/rankcast/${name}.hpp"
-    "${PROJECT_SOURCE_DIR}/include/rankcast/${name}/*.hpp")
+    "${PROJECT_SOURCE_DIR}/include/rankcast/${name}/*.hpp"
+    "${PROJECT_SOURCE_DIR}/include/rankcast/transports/${name}/*.hpp")
   set(${variable} ${headers} PARENT_SCOPE)
 endfunction()
 
 # rankcast_add_component(NAME <name> HEADERS <file>... PACKAGE <argument of find_package>...
-#                        LIBRARIES <target>...)
+#                        LIBRARIES <target>... [DEFINITIONS <name=value>...])
 function(rankcast_add_component)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "HEADERS;PACKAGE;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "HEADERS;PACKAGE;LIBRARIES;DEFINITIONS")
   find_package(${arg_PACKAGE} QUIET)
   foreach(library IN LISTS arg_LIBRARIES)
     if(NOT TARGET ${library})
@@ -28,6 +30,7 @@ function(rankcast_add_component)
   add_library(rankcast::${arg_NAME} ALIAS rankcast_${arg_NAME})
   set_target_properties(rankcast_${arg_NAME} PROPERTIES EXPORT_NAME ${arg_NAME})
   target_link_libraries(rankcast_${arg_NAME} INTERFACE rankcast::rankcast ${arg_LIBRARIES})
+  target_compile_definitions(rankcast_${arg_NAME} INTERFACE ${arg_DEFINITIONS})
   target_sources(rankcast_${arg_NAME} INTERFACE
     FILE_SET HEADERS BASE_DIRS include FILES ${arg_HEADERS})
   set_property(GLOBAL APPEND PROPERTY RANKCAST_COMPONENTS ${arg_NAME})

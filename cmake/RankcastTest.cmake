@@ -42,6 +42,9 @@ function(rankcast_add_test)
   endif()
 
   foreach(transport IN LISTS arg_TRANSPORTS)
+    if(NOT TARGET support_${transport})
+      continue()  # not on this machine
+    endif()
     set(program ${arg_NAME})
     if(NOT transport STREQUAL threads)
       string(APPEND program _${transport})
@@ -49,10 +52,35 @@ function(rankcast_add_test)
     add_executable(${program} $<TARGET_OBJECTS:${arg_NAME}_objects>)
     target_link_libraries(${program} PRIVATE
       support_${transport} GTest::gtest_main ${arg_LIBRARIES})
-    rankcast_label_target(${program} ${arg_LABELS})
-    rankcast_register_tests(${program})
+    if(transport STREQUAL mpi)
+      rankcast_label_target(${program} mpi)
+      rankcast_add_mpi_test(${program} 4 "${arg_LABELS};mpi" ${program})
+    else()
+      rankcast_label_target(${program} ${arg_LABELS})
+      rankcast_register_tests(${program})
+    endif()
   endforeach()
 endfunction()
+
+# rankcast_add_mpi_test(<name> <processes> <labels> <program> [<argument>...]): a program as one
+# test, started by the launcher of the MPI it was built with.
+function(rankcast_add_mpi_test name processes labels program)
+  add_test(NAME ${name}.${processes}_processes
+    COMMAND ${MPIEXEC_EXECUTABLE} ${RANKCAST_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG} ${processes}
+      $<TARGET_FILE:${program}> ${ARGN})
+  set_tests_properties(${name}.${processes}_processes PROPERTIES
+    LABELS "${labels}" TIMEOUT 300 PROCESSORS 2
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endfunction()
+
+if(TARGET rankcast::mpi)
+  # More processes than cores: Open MPI has to be told.
+  execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version
+    OUTPUT_VARIABLE version ERROR_VARIABLE version)
+  if(version MATCHES "Open MPI|OpenRTE|PRRTE")
+    set(RANKCAST_MPIEXEC_FLAGS --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
+  endif()
+endif()
 
 # Registers the tests of a program one by one, with the arguments of rankcast_add_test.
 macro(rankcast_register_tests program)

@@ -26,7 +26,8 @@ struct tensor_description {
   std::vector<std::int64_t> shape;
 };
 
-inline void write_description(byte_writer& out, const std::string& name, const tensor& t) {
+template <class Bytes>
+void write_description(byte_writer<Bytes>& out, const std::string& name, const tensor& t) {
   out.put_text(name);
   out.put(static_cast<std::uint8_t>(t.dtype()));
   out.put(static_cast<std::uint8_t>(t.dimensions()));

@@ -9,16 +9,16 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include "rankcast/core/error.hpp"
 
 namespace rankcast::inline v0::detail {
 
-/// Appends to a list of bytes.
+/// Appends to a vector of bytes.
+template <class Bytes>
 class byte_writer {
  public:
-  explicit byte_writer(std::vector<std::byte>& out) noexcept : out_(out) {}
+  explicit byte_writer(Bytes& out) noexcept : out_(out) {}
   template <class T>
     requires std::is_trivially_copyable_v<T>
   void put(T value) {
@@ -36,7 +36,7 @@ class byte_writer {
   }
 
  private:
-  std::vector<std::byte>& out_;
+  Bytes& out_;
 };
 
 /// Reads what a byte_writer wrote. Throws decode_error, which says of `what`, when bytes run out.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -56,8 +57,22 @@ struct frame_header {
 };
 static_assert(std::is_trivially_copyable_v<frame_header> && sizeof(frame_header) == 48);
 
+/// Leaves new bytes as they are: they are about to be written anyway.
+template <class T>
+struct raw_allocator : std::allocator<T> {
+  template <class U>
+  struct rebind {
+    using other = raw_allocator<U>;
+  };
+  template <class U, class... Arguments>
+  void construct(U* at, Arguments&&... arguments) {
+    if constexpr (sizeof...(Arguments) == 0) ::new (static_cast<void*>(at)) U;
+    else ::new (static_cast<void*>(at)) U(std::forward<Arguments>(arguments)...);
+  }
+};
+
 /// Header and body, in one piece of memory that is used again and again.
-using frame = std::vector<std::byte>;
+using frame = std::vector<std::byte, raw_allocator<std::byte>>;
 
 [[nodiscard]] inline frame_header header_of(const frame& f) noexcept {
   frame_header h;

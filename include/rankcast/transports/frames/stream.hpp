@@ -26,7 +26,6 @@ class supply {
   supply(const buffer& b, std::int64_t first, std::int64_t count)
       : address_(b.address),
         layout_(b.elements_layout),
-        contiguous_(layout_.is_contiguous()),
         next_(first),
         element_bytes_(size_of(b.type)),
         total_(static_cast<std::uint64_t>(count) * element_bytes_) {}
@@ -48,12 +47,6 @@ class supply {
     const std::size_t begin = to.size();
     if (address_ != nullptr) {
       const auto count = static_cast<std::int64_t>(n / element_bytes_);
-      if (contiguous_) {  // without clearing first what is overwritten then
-        const std::byte* from = address_ + next_ * static_cast<std::int64_t>(element_bytes_);
-        to.insert(to.end(), from, from + n);
-        next_ += count;
-        return;
-      }
       to.resize(begin + n);
       copy_elements(to.data() + begin, layout::contiguous({count}), 0, address_, layout_, next_,
                     count, element_bytes_);
@@ -66,8 +59,7 @@ class supply {
           in_prefix ? std::span<const std::byte>(prefix_) : pieces_[piece_];
       const std::size_t offset = in_prefix ? at_ : piece_at_;
       const std::size_t take = std::min(n, piece.size() - offset);
-      to.insert(to.end(), piece.begin() + static_cast<std::ptrdiff_t>(offset),
-                piece.begin() + static_cast<std::ptrdiff_t>(offset + take));
+      detail::byte_writer(to).put_bytes(piece.subspan(offset, take));
       n -= take;
       if (in_prefix) {
         at_ += take;
@@ -81,7 +73,6 @@ class supply {
  private:
   const std::byte* address_ = nullptr;
   layout layout_ = layout::contiguous({0});
-  bool contiguous_ = true;
   std::int64_t next_ = 0;
   std::size_t element_bytes_ = 1;
 

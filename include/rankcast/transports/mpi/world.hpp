@@ -1,0 +1,55 @@
+/// Groups of MPI processes: the world, or the processes of a communicator that the program lends.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rankcast/core/communicator.hpp"
+#include "rankcast/transports/frames/transport.hpp"
+#include "rankcast/transports/mpi/environment.hpp"
+
+namespace rankcast::inline v0::mpi {
+
+struct group_options {
+  std::string name = "world";
+  timeout default_timeout{};  // unset: the library's
+  rankcast::completion completion = completion::local;
+  frames::settings sizes{};
+};
+
+/// A group of the processes of `lent`, numbered as there. The communicator is duplicated and left
+/// as it is, with its error handler; it may be freed when this returns. `split` of the group makes
+/// no MPI communicators.
+///
+/// Errors   usage_error (MPI is not initialised; this is not its thread), timeout_error when not
+///          all processes call it within the default limit, mismatch_error when they run different
+///          builds, transport_error with MPI's text.
+/// Cost     collective over `lent`: one MPI_Comm_idup the first time, local for the same
+///          communicator later. Its duplicate lives until MPI ends.
+[[nodiscard]] inline communicator adopt(MPI_Comm lent, const group_options& options = {}) {
+  int begun = 0;
+  check(MPI_Initialized(&begun), "MPI_Initialized");
+  if (begun == 0) {
+    throw usage_error("mpi::adopt: MPI is not initialised; make an mpi::environment first");
+  }
+  const auto link = detail::link_of(
+      lent, deadline::after(options.default_timeout.or_else(library_timeout())));
+  std::vector<int> ranks;
+  for (int r = 0; r < link->size(); ++r) ranks.push_back(r);
+  // All processes adopt the same communicator equally often.
+  const std::uint64_t parts[] = {link->next_adoption()};
+  auto transport = std::make_shared<frames::frames_transport>(
+      link, frames::frames_transport::mix(parts), link->rank(), ranks,
+      "group '" + options.name + "' of " + std::to_string(link->size()), options.sizes);
+  return {std::move(transport), options.name,           ranks, link->rank(),
+          options.default_timeout, options.completion};
+}
+
+/// The group of all processes of the job.
+[[nodiscard]] inline communicator world(const group_options& options = {}) {
+  return adopt(MPI_COMM_WORLD, options);
+}
+
+}  // namespace rankcast::inline v0::mpi
