@@ -109,8 +109,8 @@ inline std::vector<int> call::awaited() {
         missing = sequence_ >= window && group_.of(r).released + window <= sequence_;
         break;
       case phase::agree: missing = (everyone() || reads_from(r)) && !arrived(r); break;
-      case phase::move: missing = reads_from(r) && !theirs(r).streams[0].finished(); break;
-      case phase::slices: missing = !theirs(r).streams[1].finished(); break;
+      case phase::move: missing = reads_from(r) && !theirs(r).streams[0].all_arrived(); break;
+      case phase::slices: missing = !theirs(r).streams[1].all_arrived(); break;
       case phase::verdict: missing = !theirs(r).consumed; break;
       case phase::drain:
         missing = std::any_of(out_.begin(), out_.end(), [&](const outgoing& s) {

@@ -124,6 +124,9 @@ class incoming {
   void note_granted(std::uint64_t up_to) noexcept { granted_ = up_to; }
   [[nodiscard]] bool finished() const noexcept { return announced_ && consumed_ == total_; }
 
+  /// Nothing more has to come from the sender.
+  [[nodiscard]] bool all_arrived() const noexcept { return announced_ && arrived_ == total_; }
+
   /// What can be read in one piece now; empty when nothing has arrived.
   [[nodiscard]] std::span<const std::byte> front() const noexcept {
     if (chunks_.empty()) return {};
