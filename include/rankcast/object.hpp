@@ -2,7 +2,11 @@
 /// every class with a Boost.Serialization serialize(). Needs Boost's headers and nothing to link.
 #pragma once
 
-#include "rankcast/object/archive.hpp"  // IWYU pragma: export
-#include "rankcast/object/codecs.hpp"   // IWYU pragma: export
-#include "rankcast/object/frame.hpp"    // IWYU pragma: export
-#include "rankcast/rankcast.hpp"        // IWYU pragma: export
+#include "rankcast/object/archive.hpp"    // IWYU pragma: export
+#include "rankcast/object/broadcast.hpp"  // IWYU pragma: export
+#include "rankcast/object/codecs.hpp"     // IWYU pragma: export
+#include "rankcast/object/exchange.hpp"   // IWYU pragma: export
+#include "rankcast/object/frame.hpp"      // IWYU pragma: export
+#include "rankcast/object/gather.hpp"     // IWYU pragma: export
+#include "rankcast/object/scatter.hpp"    // IWYU pragma: export
+#include "rankcast/rankcast.hpp"          // IWYU pragma: export

@@ -9,6 +9,7 @@
 
 #include "rankcast/core/config.hpp"
 #include "rankcast/core/message.hpp"
+#include "rankcast/core/reduction.hpp"
 
 namespace rankcast::inline v0 {
 
@@ -27,16 +28,6 @@ constexpr std::string_view cut_type_name() noexcept {
   constexpr std::size_t after = known.size() - before - 6;
   constexpr std::string_view text = pretty_function<T>();
   return text.substr(before, text.size() - before - after);
-}
-
-/// FNV-1a, continued from `hash`.
-constexpr std::uint64_t hash_of(std::string_view text,
-                                std::uint64_t hash = 0xcbf29ce484222325u) noexcept {
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3u;
-  }
-  return hash;
 }
 
 /// The type that stands for T in a message: a wrapper of something const is read as the wrapper of
@@ -61,7 +52,7 @@ template <class T>
   using wire = typename detail::wire_type<std::remove_cv_t<T>>::type;
   constexpr std::string_view name = type_name<wire>();
   constexpr std::uint64_t hash =
-      (detail::hash_of(name) ^ sizeof(wire)) * 0x100000001b3u ^ alignof(wire);
+      (detail::hash_text(name) ^ sizeof(wire)) * 0x100000001b3u ^ alignof(wire);
   return {hash == 0 ? 1 : hash, name};
 }
 
