@@ -1,5 +1,6 @@
 /// Objects between ranks: every type of the standard library's that owns its data, tensors, and
-/// every class with a Boost.Serialization serialize(). Needs Boost's headers and nothing to link.
+/// every class with a Boost.Serialization serialize(). Needs Boost's headers and nothing to link,
+/// but for base_object<B>(*this) of a polymorphic B, where static_cast<B&>(*this) does without.
 #pragma once
 
 #include "rankcast/object/archive.hpp"    // IWYU pragma: export

@@ -64,6 +64,27 @@ TEST(C68_hostile_objects, forged_counts) {
                         std::unordered_multimap<int, leaf>, std::map<int, leaf>>();
 }
 
+/// Takes a byte in a message and 408 in memory.
+struct bulky {
+  bool shown = false;
+  std::array<double, 50> derived{};
+  template <class Archive>
+  void serialize(Archive& ar, unsigned) {
+    ar& shown;
+  }
+};
+
+TEST(C68_hostile_objects, small_elements_of_large_types) {
+  std::vector<std::uint8_t> shown(1000, 1);
+  std::vector<bulky> to;
+  rankcast::load_object(to, encoded(shown));
+  EXPECT_EQ(to.size(), 1000u);
+  shown.resize(10);
+  shown[1] = 7;  // is no bool: up to here two elements have been seen, not ten
+  expect_refused_cheaply<std::vector<bulky>>(encoded(shown), "bulky: ");
+  expect_refused_cheaply<std::deque<bulky>>(encoded(shown), "bulky: ");
+}
+
 TEST(C68_hostile_objects, forged_counts_of_bits) {
   const std::uint64_t one = 1;
   for (const std::uint64_t count : {one << 7, one << 40, one << 60, one << 61, ~std::uint64_t{0}}) {

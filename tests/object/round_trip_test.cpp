@@ -9,6 +9,7 @@
 #include <boost/serialization/valarray.hpp>
 #include <boost/unordered_map.hpp>
 
+#include <algorithm>
 #include <limits>
 
 namespace {
@@ -104,6 +105,23 @@ TEST(round_trip, maps_and_sets) {
   std::unordered_map<int, int> roomy{{1, 2}};
   roomy.reserve(100000);  // its buckets are not elements
   round_trip(roomy);
+}
+
+/// Upper and lower case are equivalent.
+struct by_letter {
+  bool operator()(const std::string& a, const std::string& b) const {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                        [&](char c, char d) { return lower(c) < lower(d); });
+  }
+};
+
+TEST(round_trip, equivalent_keys_are_not_equal_ones) {
+  using names = std::map<std::string, int, by_letter>;
+  round_trip(std::vector<names>{
+      {{"a", 1}, {"b", 2}}, {{"A", 3}, {"B", 2}, {"c", 5}}, {{"a", 1}, {"B", 1}}});
+  using words = std::set<std::string, by_letter>;
+  round_trip(std::vector<words>{{"a", "b"}, {"A", "b"}, {"A", "B", "C"}});
 }
 
 TEST(round_trip, sums_and_products) {

@@ -155,6 +155,45 @@ void load_construct_data(Archive& ar, account* a, unsigned) {
   ::new (static_cast<void*>(a)) account(std::move(name));
 }
 
+/// Can be made by its friends only.
+class made_by_friends {
+ public:
+  static made_by_friends with(int n) {
+    made_by_friends m;
+    m.n_ = n;
+    return m;
+  }
+  bool operator==(const made_by_friends&) const = default;
+
+ private:
+  friend class boost::serialization::access;
+  made_by_friends() = default;
+  template <class Archive>
+  void serialize(Archive& ar, unsigned) {
+    ar& n_;
+  }
+  int n_ = 0;
+};
+
+/// Has a default constructor, and something to be constructed with all the same.
+struct seeded {
+  int seed = 0;
+  int value = 0;
+  template <class Archive>
+  void serialize(Archive& ar, unsigned) {
+    ar& value;
+  }
+};
+template <class Archive>
+void save_construct_data(Archive& ar, const seeded* s, unsigned) {
+  ar << s->seed;
+}
+template <class Archive>
+void load_construct_data(Archive& ar, seeded* s, unsigned) {
+  ::new (static_cast<void*>(s)) seeded;
+  ar >> s->seed;
+}
+
 /// Takes no bytes at all.
 struct nothing {
   bool operator==(const nothing&) const = default;
@@ -312,6 +351,20 @@ TEST(serialize, without_default_constructor) {
   rankcast::load_object(p, encoded(std::make_unique<shapes::account>(b)));
   ASSERT_NE(p, nullptr);
   EXPECT_EQ(*p, b);
+}
+
+TEST(serialize, constructed_by_friends_or_with_data) {
+  using shapes::made_by_friends;
+  const std::vector<made_by_friends> from{made_by_friends::with(1), made_by_friends::with(2)};
+  std::vector<made_by_friends> to{made_by_friends::with(3)};
+  rankcast::load_object(to, encoded(from));
+  EXPECT_TRUE(from == to);
+
+  const auto seeded = std::make_unique<shapes::seeded>(shapes::seeded{4, 5});
+  auto used = std::make_unique<shapes::seeded>(shapes::seeded{6, 7});
+  rankcast::load_object(used, encoded(seeded));
+  EXPECT_EQ(used->seed, 4);
+  EXPECT_EQ(used->value, 5);
 }
 
 TEST(serialize, classes_of_no_bytes_are_counted_all_the_same) {

@@ -62,7 +62,7 @@ inline std::uint64_t frame_checksum(const frame_header& header,
 }  // namespace detail
 
 /// A frame taken apart: its parts lie in the bytes it was read from.
-struct frame {
+struct frame_parts {
   frame_header header;
   std::span<const std::byte> metadata;
   std::span<const std::byte> table;
@@ -76,9 +76,9 @@ struct frame {
 
 /// Takes `bytes` apart. Throws decode_error when they are not a whole, undamaged frame of this
 /// version of rankcast. No allocation.
-[[nodiscard]] inline frame parse_frame(std::span<const std::byte> bytes) {
+[[nodiscard]] inline frame_parts parse_frame(std::span<const std::byte> bytes) {
   const auto refuse = [](const std::string& why) { throw decode_error("object frame: " + why); };
-  frame f;
+  frame_parts f;
   frame_header& h = f.header;
   if (bytes.size() < sizeof h) {
     refuse(std::to_string(bytes.size()) + " bytes, where its header alone has " +
@@ -146,7 +146,7 @@ void encode_frame(const T& object, message& out, frame_kind kind = frame_kind::o
 template <class T>
 void decode_frame(T& object, std::span<const std::byte> header, segment_reader* segments,
                   frame_kind kind = frame_kind::object) {
-  const frame f = parse_frame(header);
+  const frame_parts f = parse_frame(header);
   constexpr message_type wanted = message_type_of<T>();
   if (f.header.kind != kind) {
     throw decode_error("object frame: of kind " + std::to_string(static_cast<int>(f.header.kind)) +

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
@@ -58,6 +59,18 @@ void save_associative(oarchive& out, const Container& c) {
   }
 }
 
+/// Puts a new key before `at`, in a map with an empty value.
+template <class Container>
+auto emplace_key(Container& c, typename Container::iterator at,
+                 typename Container::key_type&& key) {
+  if constexpr (maps<Container>) {
+    return c.emplace_hint(at, std::piecewise_construct, std::forward_as_tuple(std::move(key)),
+                          std::tuple<>());
+  } else {
+    return c.emplace_hint(at, std::move(key));
+  }
+}
+
 /// Reads one element into a container that has no elements but those read before. Throws
 /// decode_error when the key is there already and may be there but once.
 template <class Container>
@@ -67,9 +80,7 @@ void load_new_element(iarchive& in, Container& c) {
   if constexpr (!maps<Container>) {
     c.insert(c.end(), key.take());
   } else if constexpr (std::is_default_constructible_v<typename Container::mapped_type>) {
-    const auto at = c.emplace_hint(c.end(), std::piecewise_construct,
-                                   std::forward_as_tuple(key.take()), std::tuple<>());
-    in.get(at->second);
+    in.get(emplace_key(c, c.end(), key.take())->second);
   } else {
     built<typename Container::mapped_type> value(in);
     c.emplace_hint(c.end(), key.take(), value.take());
@@ -96,17 +107,16 @@ void load_over_sorted(iarchive& in, Container& c, std::size_t n) {
     while (at != c.end() && c.key_comp()(key_of(*at), key)) at = c.erase(at);
     if (at == c.end() || c.key_comp()(key, key_of(*at))) {
       const std::size_t before = c.size();
-      const auto made = [&] {
-        if constexpr (maps<Container>) {
-          return c.emplace_hint(at, std::piecewise_construct, std::forward_as_tuple(std::move(key)),
-                                std::tuple<>());
-        } else {
-          return c.emplace_hint(at, std::move(key));
-        }
-      }();
+      const auto made = emplace_key(c, at, std::move(key));
       // Also when the sender sorts in another way: then the keys are not in our order.
       if (c.size() == before || std::next(made) != at) in.fail("keys are not in order");
       at = made;
+    } else {  // equivalent, which need not be equal
+      const auto after = std::next(at);
+      auto node = c.extract(at);
+      if constexpr (maps<Container>) node.key() = std::move(key);
+      else node.value() = std::move(key);
+      at = c.insert(after, std::move(node));
     }
     if constexpr (maps<Container>) in.get(at->second);
     ++at;
