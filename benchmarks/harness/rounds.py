@@ -1,0 +1,72 @@
+"""Rounds: every driver takes a short turn at the same points, again and again, so that a machine
+that drifts drifts for all. A figure is the median of the samples of all rounds."""
+import math
+import statistics
+import sys
+from collections import defaultdict
+
+from drivers import Failed
+
+
+def measure(plan, ours, others, ranks):
+    """{driver name: {(operation, bytes): [us]}}, and what went wrong, in sentences."""
+    samples = defaultdict(lambda: defaultdict(list))
+    troubles = []
+    for number, group in enumerate(plan.groups, 1):
+        # What rankcast was built without is not asked of the others.
+        points = group
+        drivers = list(ours + others)
+        for turn in range(plan.rounds):
+            start = turn % len(drivers) if turn > 0 else 0  # ours first in the first round
+            for driver in drivers[start:] + drivers[:start]:
+                print(f"\r\033[Kgroup {number}/{len(plan.groups)}, round {turn + 1}/{plan.rounds}: "
+                      f"{driver.name}", end="", file=sys.stderr, flush=True)
+                if not points:
+                    break
+                try:
+                    taken = driver.measure(points, ranks, plan.budget_ms)
+                except Failed as failure:
+                    troubles.append(str(failure))
+                    taken = {}
+                if driver is ours[0] and turn == 0:
+                    points = [point for point in group if point in taken]
+                    if len(points) < len(group):
+                        troubles.append("built without: " + ", ".join(
+                            sorted({operation for operation, size in set(group) - set(points)})))
+                if not taken:
+                    drivers.remove(driver)  # has none of these, or failed
+                for point, us in taken.items():
+                    samples[driver.name][point] += us
+    print("\r\033[K", end="", file=sys.stderr, flush=True)
+    return samples, troubles
+
+
+def percentile99(us):
+    return sorted(us)[max(0, math.ceil(0.99 * len(us)) - 1)]
+
+
+def rows(plan, samples, ours, others, ranks, cpus):
+    """The rows of --json: one for each point, transport and completion of ours."""
+    fits = ranks <= cpus
+    placement = f"{ranks} ranks on {cpus} cpus, " + ("pinned" if fits else "not pinned")
+    result = []
+    for point in (point for group in plan.groups for point in group):
+        operation, size = point
+        medians = {driver.name: statistics.median(samples[driver.name][point])
+                   for driver in ours + others if samples[driver.name][point]}
+        floor = medians.get("floor")
+        for driver in ours:
+            if driver.name not in medians:
+                continue
+            transport, completion = driver.name.split()
+            median = medians[driver.name]
+            result.append({
+                "operation": operation, "transport": transport, "ranks": ranks, "bytes": size,
+                "median_us": round(median, 3),
+                "p99_us": round(percentile99(samples[driver.name][point]), 3),
+                "gbps": round(size / max(median, 1e-3) * 1e-3, 3),
+                "floor_us": None if floor is None else round(floor, 3),
+                "placement": placement, "completion": completion,
+                "peers": {peer.name: round(medians[peer.name], 3) for peer in others
+                          if peer.name in medians and peer.name != "floor"}})
+    return result
