@@ -8,36 +8,44 @@ from collections import defaultdict
 from drivers import Failed
 
 
+def known_to_us(group, ours, ranks):
+    """The points that rankcast was built with; the others are not asked of the peers either."""
+    known = ours[0].measure(group, ranks, 0)
+    unknown = sorted({operation for operation, size in group if (operation, size) not in known})
+    return list(known), [f"rankcast was built without {name}" for name in unknown]
+
+
+def progress(words):
+    if sys.stderr.isatty():
+        print(f"\r\033[K{words}", end="", file=sys.stderr, flush=True)
+
+
 def measure(plan, ours, others, ranks):
-    """{driver name: {(operation, bytes): [us]}}, and what went wrong, in sentences."""
+    """{driver name: {(operation, bytes): [us]}}, and what went wrong, in sentences. Raises Failed
+    when rankcast does."""
     samples = defaultdict(lambda: defaultdict(list))
     troubles = []
     for number, group in enumerate(plan.groups, 1):
-        # What rankcast was built without is not asked of the others.
-        points = group
-        drivers = list(ours + others)
-        for turn in range(plan.rounds):
-            start = turn % len(drivers) if turn > 0 else 0  # ours first in the first round
-            for driver in drivers[start:] + drivers[:start]:
-                print(f"\r\033[Kgroup {number}/{len(plan.groups)}, round {turn + 1}/{plan.rounds}: "
-                      f"{driver.name}", end="", file=sys.stderr, flush=True)
-                if not points:
-                    break
+        points, missing = known_to_us(group, ours, ranks)
+        troubles += missing
+        drivers = ours + others
+        for turn in range(plan.rounds if points else 0):
+            first = turn % len(drivers)  # nobody follows the same one in all rounds
+            for driver in drivers[first:] + drivers[:first]:
+                progress(f"group {number}/{len(plan.groups)}, round {turn + 1}/{plan.rounds}: "
+                         f"{driver.name}")
                 try:
                     taken = driver.measure(points, ranks, plan.budget_ms)
                 except Failed as failure:
+                    if driver in ours:
+                        raise
                     troubles.append(str(failure))
                     taken = {}
-                if driver is ours[0] and turn == 0:
-                    points = [point for point in group if point in taken]
-                    if len(points) < len(group):
-                        troubles.append("built without: " + ", ".join(
-                            sorted({operation for operation, size in set(group) - set(points)})))
                 if not taken:
                     drivers.remove(driver)  # has none of these, or failed
                 for point, us in taken.items():
                     samples[driver.name][point] += us
-    print("\r\033[K", end="", file=sys.stderr, flush=True)
+    progress("")
     return samples, troubles
 
 

@@ -41,7 +41,7 @@ class stage {
     if (ranks > stage_layout::max_ranks) throw std::runtime_error("stage: too many ranks");
     const std::vector<int> cpus = usable_cpus();
     const bool enough = static_cast<std::size_t>(ranks) <= cpus.size();
-    if (how == waiting::spinning && enough) pin_to(cpus[static_cast<std::size_t>(rank)]);
+    if (how == waiting::spinning && enough) run_on({cpus[static_cast<std::size_t>(rank)]});
     spins_ = enough ? 20000 : 0;
   }
 

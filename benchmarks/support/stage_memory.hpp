@@ -85,11 +85,11 @@ inline std::vector<int> usable_cpus() {
   return cpus;
 }
 
-/// Pins the calling thread.
-inline void pin_to(int cpu) {
+/// Lets the calling thread run on these alone: on one, it is pinned.
+inline void run_on(const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<unsigned>(cpu), &set);
+  for (const int cpu : cpus) CPU_SET(static_cast<unsigned>(cpu), &set);
   if (::sched_setaffinity(0, sizeof set, &set) != 0) {
     throw std::system_error(errno, std::generic_category(), "pinning a rank");
   }
