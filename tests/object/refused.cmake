@@ -1,0 +1,41 @@
+# What cannot be sent does not compile, and says in one sentence what to do. Each file in refused/
+# begins with the sentence that the compiler must print, and compiles without the lines of the
+# macro REFUSED.
+#   cmake -D COMPILER=clang++ -D WARNINGS="-Wall ..." -D SOURCE_DIR=... -P refused.cmake
+find_program(compiler "${COMPILER}")
+if(NOT compiler)
+  message("skipped: no ${COMPILER} here")
+  return()
+endif()
+separate_arguments(flags UNIX_COMMAND "-std=c++20 ${WARNINGS} -I ${SOURCE_DIR}/include")
+file(GLOB files "${SOURCE_DIR}/tests/object/refused/*.cpp")
+list(LENGTH files found)
+if(found LESS 6)
+  message(FATAL_ERROR "only ${found} files in tests/object/refused")
+endif()
+foreach(file IN LISTS files)
+  get_filename_component(name "${file}" NAME)
+  file(STRINGS "${file}" sentence LIMIT_COUNT 1 REGEX "^// expected: ")
+  string(REPLACE "// expected: " "" sentence "${sentence}")
+  execute_process(COMMAND ${compiler} ${flags} -fsyntax-only "${file}"
+    RESULT_VARIABLE result ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(SEND_ERROR "${name} does not compile even without what is refused: ${output}")
+  endif()
+  execute_process(COMMAND ${compiler} ${flags} -fsyntax-only -D REFUSED "${file}"
+    RESULT_VARIABLE result ERROR_VARIABLE output)
+  if(result EQUAL 0)
+    message(SEND_ERROR "${name} is not refused")
+    continue()
+  endif()
+  string(FIND "${output}" "${sentence}" at)
+  if(at EQUAL -1)
+    message(SEND_ERROR "${name} is refused, but not with '${sentence}': ${output}")
+  endif()
+  # The sentence is all there is to read: once for each direction.
+  string(REGEX MATCHALL " error: " errors "${output}")
+  list(LENGTH errors count)
+  if(count GREATER 2)
+    message(SEND_ERROR "${name}: ${count} errors where one or two would do: ${output}")
+  endif()
+endforeach()
