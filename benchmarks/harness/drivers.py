@@ -1,11 +1,11 @@
 """How each driver is started: ours, the peers that are here, and the floor."""
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import json
 from dataclasses import dataclass, field
 
 PEERS = ["openmpi", "mpich", "boost_mpi", "gloo", "torch", "mpi4py"]
@@ -49,10 +49,8 @@ class Driver:
             except subprocess.TimeoutExpired:
                 problem = f"hung for {SLICE_LIMIT} s"
             finally:
-                for process in running:  # and what it started
-                    if process.poll() is None:
-                        os.killpg(process.pid, signal.SIGKILL)
-                        process.wait()
+                for process in running:
+                    _end(process)
         if problem:
             with open(output + ".errors") as errors:
                 said = errors.read().strip().splitlines()
@@ -60,6 +58,18 @@ class Driver:
         with open(output) as out:
             rows = [json.loads(text) for text in out if text.startswith("{")]
         return {(row["operation"], row["bytes"]): row["us"] for row in rows}
+
+
+def _end(process):
+    """Asked first, so that an mpirun takes its ranks with it."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, how)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            pass
 
 
 def _python_with(module):

@@ -9,8 +9,9 @@ from svg import GRID, INK, Svg
 
 # Colours that differ for the colour-blind, too (Okabe and Ito).
 COLORS = {"openmpi": "#0072B2", "mpich": "#56B4E9", "boost_mpi": "#009E73", "gloo": "#CC79A7",
-          "torch": "#E69F00", "mpi4py": "#B8A800", "memcpy": "#999999"}
+          "torch": "#E69F00", "mpi4py": "#5D3A9B", "memcpy": "#999999"}
 OURS = "#D55E00"
+DASHES = {"memcpy": "6 4", "boost_mpi": "4 4", "rankcast, mpi": "2 3"}  # where lines may coincide
 
 
 def color_of(name):
@@ -72,10 +73,10 @@ def latency_plot(operation, series, title):
     picture.line(left, top, left, bottom, INK)
     picture.text((left + right) / 2, bottom + 42, "bytes that one rank ends up with", "middle")
     picture.text(18, (top + bottom) / 2, "median time", "middle", turned=True)
-    for number, (name, curve) in enumerate(reversed(curves.items())):  # ours on top
-        place = top + 22 * (len(curves) - 1 - number)
+    places = {name: top + 22 * number for number, name in enumerate(curves)}
+    for name, curve in sorted(curves.items(), key=lambda c: c[0].startswith("rankcast")):  # on top
+        place, dash = places[name], DASHES.get(name, "")
         color, ours = color_of(name), name.startswith("rankcast")
-        dash = "6 4" if name == "memcpy" else "2 3" if name == "rankcast, mpi" else ""
         picture.path([(x(size), y(us)) for size, us in curve], color, 3 if ours else 1.5, dash)
         for size, us in curve:
             picture.dot(x(size), y(us), color, 4 if ours else 2.5)

@@ -2,6 +2,7 @@
 // archives. Takes the drivers' command line (support/command.hpp).
 #include <boost/mpi.hpp>
 #include <functional>
+#include <span>
 
 #include "support/object_cases.hpp"
 #include "support/tensors.hpp"

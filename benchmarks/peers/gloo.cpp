@@ -9,6 +9,11 @@
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "support/tensors.hpp"
 
 namespace {

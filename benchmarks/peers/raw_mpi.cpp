@@ -2,6 +2,8 @@
 // found. Takes the drivers' command line (support/command.hpp).
 #include <mpi.h>
 
+#include <span>
+
 #include "support/tensors.hpp"
 
 namespace {

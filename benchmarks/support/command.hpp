@@ -7,6 +7,7 @@
 // An operation that a driver does not have is left out of its output.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <rankcast/rankcast.hpp>
+#include <span>
 
 #include "logits.hpp"
 #include "measure.hpp"
