@@ -32,8 +32,9 @@ class Driver:
             line = [*self.launcher, *self.command, "--stage", os.path.join(folder, "stage"),
                     "--ranks", str(ranks), "--budget-ms", str(budget_ms), "--store", store,
                     "--points", ",".join(f"{operation}:{size}" for operation, size in points)]
-            lines = [line + ["--rank", str(r)] for r in range(ranks)] if self.processes else [line]
-            return self._collect(lines, folder)
+            if not self.processes:
+                return self._collect([line], folder)
+            return self._collect([[*line, "--rank", str(r)] for r in range(ranks)], folder)
 
     def _collect(self, lines, folder):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
@@ -45,7 +46,8 @@ class Driver:
             try:
                 for process in running:
                     process.wait(SLICE_LIMIT)
-                problem = next((f"ended with {p.returncode}" for p in running if p.returncode), None)
+                codes = [process.returncode for process in running if process.returncode]
+                problem = f"ended with {codes[0]}" if codes else None
             except subprocess.TimeoutExpired:
                 problem = f"hung for {SLICE_LIMIT} s"
             finally:
@@ -95,7 +97,7 @@ def _mpirun(kind, ranks):
 
 
 def find(build, source, ranks):
-    """(ours, peers and floor, names of absent peers). Ours has a driver per transport and completion."""
+    """(ours: a driver for each transport and completion; peers and floor; absent peers' names)."""
     def program(name):
         path = os.path.join(build, name)
         return path if os.access(path, os.X_OK) else None

@@ -26,7 +26,7 @@ class Plan:
 
 def plan(quick, ranks):
     sizes = ([64, 4 * KIB, 64 * KIB, MIB, 16 * MIB] if quick else
-             [8, 64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB])
+             [8, 64, 256] + [KIB << shift for shift in range(0, 18, 2)])  # to 64 MiB
     rows = [64] if quick else [1, 8, 64]
 
     def points(operation):

@@ -1,5 +1,5 @@
-"""The table: ours in microseconds, everybody else as a ratio to it. Markdown that also reads well in
-a terminal."""
+"""The table: ours in microseconds, everybody else as a ratio to it. Markdown that also reads well
+in a terminal."""
 import os
 import platform
 

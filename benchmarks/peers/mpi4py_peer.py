@@ -1,5 +1,5 @@
-"""mpi4py over Open MPI: arrays by their buffers, objects by pickle; those that hold large arrays with
-mpi4py.util.pkl5, which sends arrays out of band, as its manual advises."""
+"""mpi4py over Open MPI: arrays by their buffers, objects by pickle; those that hold large arrays
+with mpi4py.util.pkl5, which sends arrays out of band, as its manual advises."""
 import numpy
 from mpi4py import MPI
 from mpi4py.util import pkl5

@@ -85,7 +85,9 @@ def tensor_case(stage, peer, operation, size):
             spoil(whole)
             for r, share in enumerate(shares):
                 fill(share, r, i)
-        return prepare, lambda: peer.scatter(everything, shares, whole), lambda i: expect(whole, rank, i)
+        return (prepare,
+                lambda: peer.scatter(everything, shares, whole),
+                lambda i: expect(whole, rank, i))
     if operation == "all_gather":
         mine = peer.floats(count // ranks)
         shares = [whole[r * len(mine):(r + 1) * len(mine)] for r in range(ranks)]
