@@ -6,7 +6,7 @@ include(GoogleTest)
 #                   [LIBRARIES <target>...] [TIMEOUT <seconds>] [RUN_SERIAL] [OPTIMIZED])
 #
 # Builds <name> and registers its tests as `<name>.<suite>.<test>`. LABELS are of unit, conformance,
-# model and cases; the target `<label>_tests` builds every program that carries the label. TIMEOUT
+# objects, model and cases; the target `<label>_tests` builds every program that carries the label. TIMEOUT
 # is for each test by itself, 120 s unless given. RUN_SERIAL: no other test beside it, for those
 # that measure time or need every core. Tests are built with -O1, which halves their compile time;
 # OPTIMIZED: with the build type's own level, for those that compute for long.

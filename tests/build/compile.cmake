@@ -11,7 +11,8 @@ separate_arguments(flags UNIX_COMMAND "-std=c++20 ${WARNINGS} -I ${SOURCE_DIR}/i
 
 if(CHECK STREQUAL "C59_each_header_alone")
   file(GLOB_RECURSE headers RELATIVE "${SOURCE_DIR}/include" "${SOURCE_DIR}/include/rankcast/*.hpp")
-  foreach(component IN LISTS ABSENT)  # whose library is not here
+  string(REPLACE "," ";" absent "${ABSENT}")
+  foreach(component IN LISTS absent)  # whose library is not here
     list(FILTER headers EXCLUDE REGEX "^rankcast/${component}(/|\\.hpp)")
   endforeach()
   foreach(header IN LISTS headers)

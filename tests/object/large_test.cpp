@@ -41,7 +41,9 @@ TEST(C04_large_objects, the_size_alone) {
     const auto marked = support::encoded(n | (std::uint64_t{1} << 63));
     support::false_announcement less({n & 0xffffffffu});
     rankcast::iarchive in(marked, &less);
-    if ((n & 0xffffffffu) != n) EXPECT_THROW(in.root(to), rankcast::decode_error);
+    if ((n & 0xffffffffu) != n) {
+      EXPECT_THROW(in.root(to), rankcast::decode_error);
+    }
     support::false_announcement same({n});
     rankcast::iarchive asking(marked, &same);
     const rankcast::iarchive::extent extent = asking.bulk<std::byte>();
@@ -58,11 +60,13 @@ std::uint64_t free_bytes() {
 TEST(C04_large_objects, two_gib_and_five_bytes) {
   if (free_bytes() < 3 * two_gib) GTEST_SKIP() << "needs 6 GiB of free memory";
   constexpr std::size_t n = two_gib + 5;
-  std::vector<std::uint8_t> bytes(n);
-  for (std::size_t first = 0; first < n; first += 251) {  // byte i = i mod 251
-    for (std::size_t i = 0; i < std::min<std::size_t>(251, n - first); ++i) {
-      bytes[first + i] = static_cast<std::uint8_t>(i);
-    }
+  std::vector<std::uint8_t> block(251 * 1000);
+  for (std::size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::uint8_t>(i % 251);
+  std::vector<std::uint8_t> bytes;  // byte i = i mod 251
+  bytes.reserve(n);
+  while (bytes.size() < n) {
+    const auto left = static_cast<std::ptrdiff_t>(std::min(block.size(), n - bytes.size()));
+    bytes.insert(bytes.end(), block.begin(), block.begin() + left);
   }
   rankcast::message m;
   rankcast::encode_frame(bytes, m);

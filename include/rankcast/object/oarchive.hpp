@@ -56,6 +56,7 @@ class oarchive {
   /// is really of a class derived from T; and what the buffer and user code throw.
   template <class T>
   void root(const T& object) {
+#ifdef __cpp_rtti
     if constexpr (std::is_polymorphic_v<T> && !std::is_final_v<T>) {
       if (typeid(object) != typeid(T)) {
         throw usage_error("object: asked to write a " + std::string(type_name<T>()) +
@@ -63,6 +64,7 @@ class oarchive {
                           "as rankcast::tracked(x)");
       }
     }
+#endif
     if (segments_ != nullptr) trust(&object, sizeof(T));
     put(object);
     trusted_begin_ = trusted_end_ = 0;
@@ -127,7 +129,7 @@ class oarchive {
     static_assert(bitwise<T>);
     const std::size_t bytes = n * sizeof(T);
     const std::uint64_t wide = n;
-    if (bytes >= out_of_band_bytes) {
+    if (bytes >= many_bytes) {
       bulk_of_many(owner, data, bytes, wide);
       return;
     }
@@ -185,7 +187,9 @@ class oarchive {
   }
   template <class T>
   void register_type(const T* = nullptr) noexcept {}
-  [[nodiscard]] static constexpr std::uint16_t get_library_version() noexcept { return 18; }
+  [[nodiscard]] static constexpr std::uint16_t get_library_version() noexcept {
+    return 18;
+  }
   template <class Helper>
   Helper& get_helper(const void* = nullptr) {
     static_assert(detail::never<Helper>,
@@ -196,10 +200,16 @@ class oarchive {
   // --- the result ------------------------------------------------------------------------------
 
   /// What has been written. Valid until the next write.
-  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {begin_, size()}; }
-  [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(at_ - begin_); }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+    return {begin_, size()};
+  }
+  [[nodiscard]] std::size_t size() const noexcept {
+    return static_cast<std::size_t>(at_ - begin_);
+  }
   /// True if the slot was too small and bytes() lie elsewhere.
-  [[nodiscard]] bool spilled() const noexcept { return spilled_; }
+  [[nodiscard]] bool spilled() const noexcept {
+    return spilled_;
+  }
   /// Cuts the buffer to what was written.
   void finish() {
     if (buffer_ == nullptr) return;
@@ -215,6 +225,7 @@ class oarchive {
  private:
   static constexpr std::size_t first_window = 512;
   static constexpr std::size_t last_window = 16 * 1024;
+  static constexpr std::size_t many_bytes = 1024;  // for which a call costs nothing
 
   void append(const void* data, std::size_t n) {
     std::memcpy(room(n), data, n);
@@ -240,7 +251,7 @@ class oarchive {
   [[gnu::noinline]] void bulk_of_many(const void* owner, const void* data, std::size_t bytes,
                                       std::uint64_t n) {
     const auto* first = static_cast<const std::byte*>(data);
-    if (segments_ != nullptr && trusts(owner)) {
+    if (segments_ != nullptr && bytes >= out_of_band_bytes && trusts(owner)) {
       n |= detail::apart_mark;
       append(&n, sizeof n);
       segments_->emplace_back(first, bytes);

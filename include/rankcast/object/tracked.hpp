@@ -8,7 +8,8 @@
 ///     ar & name & rankcast::tracked(parent_);      // as a member, in a serialize()
 ///
 /// Slower than what it wraps would be without pointers, and nothing of it travels out of band.
-/// Boost believes the counts it reads: use it only between ranks that trust each other.
+/// Boost believes the counts it reads, follows chains of pointers as deep as they go, and loses the
+/// object behind the pointer at which it fails: use it only between ranks that trust each other.
 #pragma once
 
 #include <boost/archive/binary_iarchive.hpp>

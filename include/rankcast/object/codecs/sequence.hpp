@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rankcast/object/archive.hpp"
+#include "rankcast/object/uninitialised.hpp"
 
 namespace rankcast::inline v0 {
 
@@ -93,8 +94,7 @@ struct codec<std::vector<T, Allocator>> {
   static void load(iarchive& in, vector& v) {
     if constexpr (bitwise<T>) {
       const iarchive::extent data = in.bulk<T>();
-      if (data.elements > v.capacity()) v.clear();  // nothing to move
-      v.resize(data.elements);
+      detail::resize_for_overwrite(v, data.elements);
       in.fetch(data, v.data());
     } else {
       const std::size_t n = in.count();

@@ -162,7 +162,8 @@ struct codec<std::unique_ptr<T, Deleter>> {
 
   // Built where it will stay, for it may be neither copied nor moved.
   static pointer construct(iarchive& in) {
-    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__,
+                  "rankcast: a unique_ptr to an over-aligned class without default constructor");
     struct release {
       void operator()(void* memory) const noexcept { ::operator delete(memory); }
     };
