@@ -12,7 +12,7 @@ def known_to_us(group, ours, ranks):
     """The points that rankcast was built with; the others are not asked of the peers either."""
     known = ours[0].measure(group, ranks, 0)
     unknown = sorted({operation for operation, size in group if (operation, size) not in known})
-    return list(known), [f"rankcast was built without {name}" for name in unknown]
+    return list(known), ["rankcast was built without " + ", ".join(unknown)] if unknown else []
 
 
 def progress(words):

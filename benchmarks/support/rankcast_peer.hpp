@@ -9,7 +9,7 @@
 #include "measure.hpp"
 #include "tensors.hpp"
 
-#if __has_include("rankcast/object/broadcast.hpp")
+#if __has_include("rankcast/object/broadcast.hpp") && __has_include(<boost/serialization/map.hpp>)
 #include <rankcast/object.hpp>
 
 #include "object_cases.hpp"
