@@ -1,0 +1,28 @@
+# rankcast_find_mpi(<target> <compiler wrapper>)
+#
+# Makes the imported target <target> of what one MPI's compiler wrapper adds, if it is installed.
+# CMake's own FindMPI finds one MPI per project; here several stand side by side.
+function(rankcast_find_mpi target wrapper)
+  find_program(RANKCAST_${target}_WRAPPER ${wrapper})
+  mark_as_advanced(RANKCAST_${target}_WRAPPER)
+  if(NOT RANKCAST_${target}_WRAPPER)
+    return()
+  endif()
+  execute_process(COMMAND ${RANKCAST_${target}_WRAPPER} -show
+    OUTPUT_VARIABLE line OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(WARNING "${wrapper} -show failed (${status}): that MPI is left out")
+    return()
+  endif()
+  separate_arguments(words UNIX_COMMAND "${line}")
+  add_library(${target} INTERFACE IMPORTED GLOBAL)
+  foreach(word IN LISTS words)
+    if(word MATCHES "^-I(.+)")
+      target_include_directories(${target} INTERFACE "${CMAKE_MATCH_1}")
+    elseif(word MATCHES "^-L(.+)")
+      target_link_directories(${target} INTERFACE "${CMAKE_MATCH_1}")
+    elseif(word MATCHES "^-l")
+      target_link_libraries(${target} INTERFACE "${word}")
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,38 @@
+// Taking the samples of one point: fresh data before each, the call between two looks at the clock,
+// the check of what arrived after it.
+#pragma once
+
+#include <string>
+
+#include "command.hpp"
+#include "stage.hpp"
+
+namespace bench {
+
+/// prepare(sample) and check(sample) are not timed.
+template <class Prepare, class Call, class Check>
+void measure(stage& here, const command& given, const point& p, Prepare prepare, Call call,
+             Check check) {
+  here.open(given.budget);
+  int sample = 0;
+  for (prepare(sample); here.start(sample); prepare(++sample)) {
+    const clock::time_point begin = clock::now();
+    call();
+    here.record(sample, clock::now() - begin);
+    check(sample);
+  }
+  here.report(p.operation, p.bytes);
+}
+
+/// Runs `body(point)` for each point; a rank that fails releases the others.
+template <class Body>
+void for_each_point(stage& here, const command& given, Body body) {
+  try {
+    for (const point& p : given.points) body(p);
+  } catch (...) {
+    here.abandon();
+    throw;
+  }
+}
+
+}  // namespace bench

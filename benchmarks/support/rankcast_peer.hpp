@@ -1,0 +1,55 @@
+// rankcast as a peer among the others: what is measured on any communicator, whatever its
+// transport.
+#pragma once
+
+#include <rankcast/rankcast.hpp>
+#include <span>
+
+#include "logits.hpp"
+#include "measure.hpp"
+#include "tensors.hpp"
+
+#if __has_include("rankcast/object/broadcast.hpp") && __has_include(<boost/serialization/map.hpp>)
+#include <rankcast/object.hpp>
+
+#include "object_cases.hpp"
+#define RANKCAST_BENCH_OBJECTS 1
+#endif
+
+namespace bench {
+
+struct rankcast_peer {
+  const rankcast::communicator& comm;
+
+  void broadcast(std::span<float> values) { rankcast::broadcast(comm, values); }
+  void scatter(std::span<float> all, std::span<float> share) {
+    rankcast::scatter(comm, all, share);
+  }
+  void all_gather(std::span<float> share, std::span<float> all) {
+    rankcast::all_gather(comm, share, all);
+  }
+  void all_reduce(std::span<float> values) { rankcast::all_reduce(comm, values); }
+#ifdef RANKCAST_BENCH_OBJECTS
+  template <class T>
+  void broadcast_object(T& object) {
+    rankcast::broadcast_object(comm, object, {.root = 0});
+  }
+#endif
+};
+
+/// All points of the command line, by one rank.
+inline void measure_rankcast(rankcast::communicator& comm, const command& given) {
+  if (given.completion == "everyone") {
+    comm.set_default_completion(rankcast::completion::everyone);
+  }
+  stage here(given.stage, comm.rank(), comm.size(), waiting::spinning);
+  rankcast_peer peer{comm};
+  for_each_point(here, given, [&](const point& p) {
+    if (measure_tensors(here, given, p, peer) || measure_logits(here, given, p, comm)) return;
+#ifdef RANKCAST_BENCH_OBJECTS
+    measure_objects(here, given, p, peer);
+#endif
+  });
+}
+
+}  // namespace bench

@@ -1,0 +1,67 @@
+// The four collectives on tensors, the same for every peer. A peer is a class with
+//
+//   void broadcast(std::span<float> values);                            // from rank 0
+//   void scatter(std::span<float> all, std::span<float> share);         // `all` is rank 0's
+//   void all_gather(std::span<float> share, std::span<float> all);
+//   void all_reduce(std::span<float> values);                           // sum, in place
+//
+// `bytes` of a point is what one rank ends up with: a share of a scatter, all of an all_gather.
+#pragma once
+
+#include <vector>
+
+#include "measure.hpp"
+#include "values.hpp"
+
+namespace bench {
+
+/// False when the point is none of these.
+template <class Peer>
+bool measure_tensors(stage& here, const command& given, const point& p, Peer& peer) {
+  const int rank = here.rank();
+  const auto ranks = static_cast<std::size_t>(here.ranks());
+  std::vector<float> whole(p.bytes / sizeof(float));
+  const auto share_of = [](std::vector<float>& all, std::size_t share, std::size_t r) {
+    return std::span(all).subspan(r * share, share);
+  };
+
+  if (p.operation == "broadcast") {
+    measure(
+        here, given, p, [&](int i) { rank == 0 ? fill(whole, 0, i) : spoil(whole); },
+        [&] { peer.broadcast(whole); }, [&](int i) { expect(whole, 0, i); });
+  } else if (p.operation == "all_reduce") {
+    measure(
+        here, given, p, [&](int i) { fill(whole, rank, i); }, [&] { peer.all_reduce(whole); },
+        [&](int i) { expect(whole, 0, i, here.ranks()); });
+  } else if (p.operation == "scatter") {
+    std::vector<float> all(rank == 0 ? whole.size() * ranks : 0);
+    measure(
+        here, given, p,
+        [&](int i) {
+          spoil(whole);
+          for (std::size_t r = 0; r < ranks && rank == 0; ++r) {
+            fill(share_of(all, whole.size(), r), static_cast<int>(r), i);
+          }
+        },
+        [&] { peer.scatter(all, whole); }, [&](int i) { expect(whole, rank, i); });
+  } else if (p.operation == "all_gather") {
+    std::vector<float> mine(whole.size() / ranks);
+    measure(
+        here, given, p,
+        [&](int i) {
+          spoil(whole);
+          fill(mine, rank, i);
+        },
+        [&] { peer.all_gather(mine, whole); },
+        [&](int i) {
+          for (std::size_t r = 0; r < ranks; ++r) {
+            expect(share_of(whole, mine.size(), r), static_cast<int>(r), i);
+          }
+        });
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace bench
