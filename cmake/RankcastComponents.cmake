@@ -4,13 +4,13 @@
 define_property(GLOBAL PROPERTY RANKCAST_COMPONENTS BRIEF_DOCS "Components whose library was found")
 define_property(GLOBAL PROPERTY RANKCAST_ABSENT BRIEF_DOCS "Those whose library was not")
 
-# rankcast_component_headers(<name> <variable>): include/rankcast/<name>.hpp and the folders <name>/
-# and transports/<name>/
+# rankcast_component_headers(<name> <variable> [<pattern>...]): include/rankcast/<name>.hpp, the
+# folders <name>/ and transports/<name>/, and what else is named
 function(rankcast_component_headers name variable)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/include/rankcast/${name}.hpp"
     "${PROJECT_SOURCE_DIR}/include/rankcast/${name}/*.hpp"
-    "${PROJECT_SOURCE_DIR}/include/rankcast/transports/${name}/*.hpp")
+    "${PROJECT_SOURCE_DIR}/include/rankcast/transports/${name}/*.hpp" ${ARGN})
   set(${variable} ${headers} PARENT_SCOPE)
 endfunction()
 
