@@ -69,16 +69,15 @@ function(rankcast_add_mpi_test name processes labels program)
     COMMAND ${MPIEXEC_EXECUTABLE} ${RANKCAST_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG} ${processes}
       $<TARGET_FILE:${program}> ${ARGN})
   set_tests_properties(${name}.${processes}_processes PROPERTIES
-    LABELS "${labels}" TIMEOUT 300 PROCESSORS 2
-    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    LABELS "${labels}" TIMEOUT 300 PROCESSORS 2)
 endfunction()
 
 if(TARGET rankcast::mpi)
-  # More processes than cores: Open MPI has to be told.
+  # More processes than cores, perhaps as root: Open MPI has to be told.
   execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version
     OUTPUT_VARIABLE version ERROR_VARIABLE version)
   if(version MATCHES "Open MPI|OpenRTE|PRRTE")
-    set(RANKCAST_MPIEXEC_FLAGS --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
+    set(RANKCAST_MPIEXEC_FLAGS --allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
   endif()
 endif()
 

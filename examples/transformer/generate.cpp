@@ -1,6 +1,8 @@
-/// Generates text with a Hugging Face model sharded over thread ranks.
+/// Generates text with a Hugging Face model sharded over ranks: threads of this process, or, under
+/// a launcher, MPI processes.
 ///
 ///   generate --model FOLDER --ranks 3 --prompt "Once upon a time" --compare
+///   mpirun -n 3 generate --model FOLDER --prompt "Once upon a time" --compare
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -9,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "rankcast/object.hpp"
 #include "transformer/checkpoint/random_model.hpp"
 #include "transformer/checkpoint/scratch_folder.hpp"
 #include "transformer/generate/comparison.hpp"
+#include "transformer/generate/ranks.hpp"
 #include "transformer/generate/report.hpp"
 #include "transformer/generate/run.hpp"
 #include "transformer/generate/settings.hpp"
@@ -56,118 +60,167 @@ std::string text_of(const tokenizer* text, const std::vector<std::int32_t>& toke
   return ids;
 }
 
-int generate(const generate_settings& settings, const std::filesystem::path& folder) {
-  const model_config config = read_config(folder);
+// Prompts as ids, and their texts where there is a tokenizer.
+struct prompt_set {
   std::unique_ptr<tokenizer> text;
+  std::vector<std::vector<std::int32_t>> ids;
+};
+
+prompt_set read_prompts(const generate_settings& settings, const std::filesystem::path& folder) {
+  prompt_set prompts;
   if (!settings.prompts.empty() || std::filesystem::exists(folder / "tokenizer.json")) {
     try {
-      text = std::make_unique<tokenizer>(tokenizer::from_folder(folder));
+      prompts.text = std::make_unique<tokenizer>(tokenizer::from_folder(folder));
     } catch (const error&) {  // ids need none; the answer is then ids too
       if (!settings.prompts.empty()) throw;
     }
   }
+  for (const std::string& p : settings.prompts) {
+    prompts.ids.push_back(prompts.text->encode(p, true));
+    if (prompts.ids.back().empty()) throw usage_error("--prompt: the text is empty");
+  }
+  prompts.ids.insert(prompts.ids.end(), settings.prompt_ids.begin(), settings.prompt_ids.end());
+  return prompts;
+}
+
+// What the run on one rank is compared with, made on the first rank for all.
+struct unsharded_run {
+  run_figures figures;
+  std::optional<float> distance_from_float32;  // of 16-bit weights
+
+  template <class Archive>
+  void serialize(Archive& ar, unsigned) {
+    ar& figures& distance_from_float32;
+  }
+};
+
+unsharded_run run_unsharded(run_request alone) {
+  unsharded_run result;
+  alone.data_ranks = alone.tensor_ranks = 1;
+  alone.trace = true;
+  rankcast::run(1, [&](communicator& self) { result.figures = run_model(self, alone); });
+  if (alone.type == dtype::float32) return result;
+  comparison from_float32(result.figures);
+  alone.type = dtype::float32;
+  alone.trace = false;
+  alone.follow = &result.figures;
+  alone.compared = [&](std::size_t p, std::size_t i, std::span<const float> logits,
+                       std::int32_t picked) { from_float32.step(p, i, logits, picked); };
+  rankcast::run(1, [&](communicator& self) { static_cast<void>(run_model(self, alone)); });
+  result.distance_from_float32 = from_float32.result().max_logit_difference;
+  return result;
+}
+
+void print_texts(const generate_settings& settings, const std::vector<std::string>& texts) {
+  if (texts.size() == 1) return;  // it was printed as it came
+  for (std::size_t p = 0; p < texts.size(); ++p) {
+    std::printf("[%zu] %s%s\n", p, p < settings.prompts.size() ? settings.prompts[p].c_str() : "",
+                texts[p].c_str());
+  }
+}
+
+// On every rank of the job; the first one speaks. Returns the exit code.
+int generate(const generate_settings& settings, const std::filesystem::path& folder,
+             const communicator& world) {
+  const bool speaks = world.rank() == 0;
+  const model_config config = read_config(folder);
+  prompt_set prompts;
+  double bandwidth = 0;
+  if (speaks) {
+    prompts = read_prompts(settings, folder);
+    bandwidth = read_bandwidth_bytes_per_second(local::usable_cpus());
+  }
+  broadcast_object(world, prompts.ids, {.timeout = no_timeout});
 
   run_request request;
   request.settings = &settings;
   request.config = &config;
   request.folder = folder;
+  request.prompts = prompts.ids;
   request.data_ranks = settings.data_ranks;
   request.tensor_ranks = settings.tensor_ranks;
   request.type = settings.model.type;
-  for (const std::string& p : settings.prompts) {
-    request.prompts.push_back(text->encode(p, true));
-    if (request.prompts.back().empty()) throw usage_error("--prompt: the text is empty");
-  }
-  request.prompts.insert(request.prompts.end(), settings.prompt_ids.begin(),
-                         settings.prompt_ids.end());
-
-  const double bandwidth = read_bandwidth_bytes_per_second(local::usable_cpus());
 
   // The unsharded run goes first: the sharded one follows its tokens.
-  run_figures unsharded;
-  std::optional<comparison> compared;
-  std::optional<float> distance;
+  unsharded_run unsharded;
+  comparison compared(unsharded.figures);
   if (settings.compare) {
-    run_request alone = request;
-    alone.data_ranks = alone.tensor_ranks = 1;
-    alone.trace = true;
-    unsharded = run_model(alone);
-    compared.emplace(unsharded);
-    if (settings.model.type != dtype::float32) {
-      comparison from_float32(unsharded);
-      run_request exact = alone;
-      exact.type = dtype::float32;
-      exact.trace = false;
-      exact.follow = &unsharded;
-      exact.compared = [&](std::size_t p, std::size_t i, std::span<const float> logits,
-                           std::int32_t picked) { from_float32.step(p, i, logits, picked); };
-      static_cast<void>(run_model(exact));
-      distance = from_float32.max_logit_difference();
-    }
-    request.follow = &unsharded;
+    if (speaks) unsharded = run_unsharded(request);
+    broadcast_object(world, unsharded, {.timeout = no_timeout});
+    request.follow = &unsharded.figures;
     request.compared = [&](std::size_t p, std::size_t i, std::span<const float> logits,
-                           std::int32_t picked) { compared->step(p, i, logits, picked); };
+                           std::int32_t picked) { compared.step(p, i, logits, picked); };
   }
 
-  if (request.prompts.size() == 1 && !settings.prompts.empty()) {
-    std::printf("%s", settings.prompts.front().c_str());
+  text_printer printer(prompts.text.get(), prompts.ids.size());
+  if (speaks) {
+    if (prompts.ids.size() == 1 && !settings.prompts.empty()) {
+      std::printf("%s", settings.prompts.front().c_str());
+    }
+    request.listener = [&](std::size_t, std::int32_t token) { printer.token(token); };
   }
-  text_printer printer(text.get(), request.prompts.size());
-  request.listener = [&](std::size_t, std::int32_t token) { printer.token(token); };
-  const run_figures figures = run_model(request);
+  const run_figures figures = run_model(world, request);
+  const auto found = gather_object(world, compared.result());
+  if (!speaks) return 0;
+
   printer.finish();
-
   std::vector<std::string> texts;
   for (const completion_result& c : figures.completions) {
-    texts.push_back(text_of(text.get(), c.tokens));
+    texts.push_back(text_of(prompts.text.get(), c.tokens));
   }
-  if (texts.size() > 1) {
-    for (std::size_t p = 0; p < texts.size(); ++p) {
-      std::printf("[%zu] %s%s\n", p, p < settings.prompts.size() ? settings.prompts[p].c_str() : "",
-                  texts[p].c_str());
-    }
-  }
-
-  const std::string ranks = settings.data_ranks == 1
-                                ? std::to_string(settings.tensor_ranks) + " ranks"
-                                : "data " + std::to_string(settings.data_ranks) + " x tensor " +
-                                      std::to_string(settings.tensor_ranks);
+  print_texts(settings, texts);
   print_header(bandwidth);
-  if (compared) print_row("unsharded", unsharded, bandwidth);
-  print_row(ranks + ", " + std::string(name(settings.model.type)), figures, bandwidth);
+  if (settings.compare) print_row("unsharded", unsharded.figures, bandwidth);
+  print_row(ranks_text(settings), figures, bandwidth);
   print_weights(figures);
-  if (distance) {
-    std::printf("bfloat16 weights against float32: largest logit difference %.3g\n",
-                static_cast<double>(*distance));
-  }
-  if (compared) {
-    std::printf("%s", compared->notes().c_str());
-    std::printf(
-        "sharded against unsharded over %d tokens: %s, %d ties, largest logit difference "
-        "%.3g\n",
-        compared->steps(), compared->tokens_agree() ? "tokens agree" : "TOKENS DIFFER",
-        compared->ties(), static_cast<double>(compared->max_logit_difference()));
-  }
+  comparison_result total;
+  for (const comparison_result& r : found) total += r;
+  if (settings.compare) print_comparison(total, unsharded.distance_from_float32);
   if (!settings.json_file.empty()) {
     write_report(settings.json_file, settings, figures, texts, bandwidth,
-                 compared ? &*compared : nullptr, distance);
+                 settings.compare ? &total : nullptr, unsharded.distance_from_float32);
   }
-  return compared && !compared->tokens_agree() ? 1 : 0;
+  return settings.compare && !total.tokens_agree() ? 1 : 0;
+}
+
+int run_program(int argc, char** argv, rank_source& ranks) {
+  generate_settings settings;
+  settings.processes = ranks.processes();
+  if (const auto code = parse_command_line(argc, argv, settings)) return *code;
+  int code = 0;
+  const auto on_all = [&](const std::filesystem::path& folder) {
+    ranks.run(settings.ranks(), [&](communicator& world) {
+      const int mine = generate(settings, folder, world);
+      if (world.rank() == 0) code = mine;
+    });
+  };
+  if (!settings.random_model) {
+    on_all(settings.model_folder);
+    return code;
+  }
+  const scratch_folder folder;  // each process makes the same one
+  write_random_model(folder.path());
+  if (ranks.speaks()) std::printf("random weights, not a language model: expect noise\n");
+  on_all(folder.path());
+  return code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    generate_settings settings;
-    if (const auto code = parse_command_line(argc, argv, settings)) return *code;
-    if (!settings.random_model) return generate(settings, settings.model_folder);
-    const scratch_folder folder;
-    write_random_model(folder.path());
-    std::printf("random weights, not a language model: expect noise\n");
-    return generate(settings, folder.path());
-  } catch (const std::exception& e) {
+  std::optional<rank_source> ranks;
+  const auto complain = [](const std::exception& e) {
     std::fprintf(stderr, "generate: %s\n", e.what());
     return 2;
+  };
+  try {
+    ranks.emplace(argc, argv);
+    return run_program(argc, argv, *ranks);
+  } catch (const usage_error& e) {  // all processes were asked the same
+    return !ranks || ranks->speaks() ? complain(e) : 2;
+  } catch (const peer_lost_error& e) {  // the process that left has said why
+    return ranks->processes() == 0 ? complain(e) : 2;
+  } catch (const std::exception& e) {
+    return complain(e);
   }
 }

@@ -20,8 +20,10 @@ struct outcome {
   std::string output;  // stdout and stderr
 };
 
-outcome generate(const std::string& arguments) {
-  const std::string command = std::string(RANKCAST_GENERATE_PROGRAM) + " " + arguments + " 2>&1";
+// With `processes`: as a job of so many.
+outcome generate(const std::string& arguments, int processes = 0) {
+  std::string command = std::string(RANKCAST_GENERATE_PROGRAM) + " " + arguments + " 2>&1";
+  if (processes > 0) command = RANKCAST_LAUNCHER " " + std::to_string(processes) + " " + command;
   outcome o;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return o;
@@ -79,6 +81,45 @@ TEST_F(generate_program, the_random_model_says_the_same_on_any_number_of_ranks) 
     if (alone.is_null()) alone = report.at("tokens");
     EXPECT_EQ(report.at("tokens"), alone) << ranks;
   }
+}
+
+// The same program text on threads and on processes: token by token the same.
+TEST_F(generate_program, a_job_of_processes_says_what_threads_say) {
+  if (std::string(RANKCAST_LAUNCHER).empty()) GTEST_SKIP() << "built without MPI";
+  const auto file = folder_.path() / "report.json";
+  std::vector<std::string> models{"--random-model --prompt-ids 3,1,4"};
+  if (const auto real = model_folder("smollm2-135m");
+      std::filesystem::exists(real / "model.safetensors")) {
+    models.push_back("--model " + real.string() + " --prompt \"The three laws of robotics are\"");
+  }
+  for (const std::string& model : models) {
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      const std::string arguments = model + " --max-tokens 16 --json " + file.string();
+      const outcome threads = generate(arguments + " --ranks " + std::to_string(ranks));
+      ASSERT_EQ(threads.exit_code, 0) << threads.output;
+      const nlohmann::json expected = read_report(file);
+      const outcome job = generate(arguments + " --compare", ranks);
+      ASSERT_EQ(job.exit_code, 0) << job.output;
+      const nlohmann::json report = read_report(file);
+      EXPECT_EQ(report.at("ranks"), ranks);
+      EXPECT_EQ(report.at("tokens"), expected.at("tokens")) << model << " on " << ranks;
+      EXPECT_EQ(report.at("tokens_agree"), true);
+    }
+  }
+  // Two groups of processes, each with prompts of its own.
+  write_tiny("llama");
+  const std::string prompts = this->model() + " --prompt-ids 3,1,4 --prompt-ids 5 --max-tokens 6 ";
+  ASSERT_EQ(generate(prompts + "--json " + file.string()).exit_code, 0);
+  const nlohmann::json expected = read_report(file).at("completions");
+  const outcome job =
+      generate(prompts + "--mesh data=2,tensor=2 --compare --json " + file.string(), 4);
+  ASSERT_EQ(job.exit_code, 0) << job.output;
+  EXPECT_EQ(read_report(file).at("completions"), expected);
+
+  const outcome wrong = generate("--random-model --ranks 3", 2);
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_NE(wrong.output.find("3 ranks asked for in a job of 2 processes"), std::string::npos)
+      << wrong.output;
 }
 
 TEST_F(generate_program, sampling_depends_on_the_seed_and_not_on_the_ranks) {

@@ -49,10 +49,10 @@ inline void print_row(const std::string& name, const run_figures& f, double band
 }
 
 inline void print_weights(const run_figures& f) {
-  const auto print = [](const char* cut, const std::vector<std::size_t>& ranks) {
-    std::size_t total = 0;
+  const auto print = [](const char* cut, const std::vector<std::uint64_t>& ranks) {
+    std::uint64_t total = 0;
     std::printf("  cut by %-17s", cut);
-    for (const std::size_t bytes : ranks) {
+    for (const std::uint64_t bytes : ranks) {
       std::printf(" %8.1f", static_cast<double>(bytes) / 1e6);
       total += bytes;
     }
@@ -63,9 +63,30 @@ inline void print_weights(const run_figures& f) {
   print("hidden dimension", f.weight_bytes_by_hidden);
 }
 
+/// "3 ranks, float32"
+[[nodiscard]] inline std::string ranks_text(const generate_settings& s) {
+  const std::string ranks = s.data_ranks == 1 ? std::to_string(s.tensor_ranks) + " ranks"
+                                              : "data " + std::to_string(s.data_ranks) +
+                                                    " x tensor " + std::to_string(s.tensor_ranks);
+  return ranks + ", " + std::string(name(s.model.type));
+}
+
+inline void print_comparison(const comparison_result& found,
+                             std::optional<float> distance_from_float32) {
+  if (distance_from_float32) {
+    std::printf("bfloat16 weights against float32: largest logit difference %.3g\n",
+                static_cast<double>(*distance_from_float32));
+  }
+  std::printf("%s", found.notes.c_str());
+  std::printf(
+      "sharded against unsharded over %d tokens: %s, %d ties, largest logit difference %.3g\n",
+      found.steps, found.tokens_agree() ? "tokens agree" : "TOKENS DIFFER", found.ties,
+      static_cast<double>(found.max_logit_difference));
+}
+
 inline void write_report(const std::filesystem::path& file, const generate_settings& s,
                          const run_figures& f, const std::vector<std::string>& texts,
-                         double bandwidth, const comparison* compared,
+                         double bandwidth, const comparison_result* compared,
                          std::optional<float> distance_from_float32) {
   const run_rates r = rates_of(f, bandwidth);
   nlohmann::json all_tokens = nlohmann::json::array();
@@ -95,8 +116,8 @@ inline void write_report(const std::filesystem::path& file, const generate_setti
       {"move_share", r.move_share}};
   if (compared != nullptr) {
     report["tokens_agree"] = compared->tokens_agree();
-    report["max_logit_difference"] = compared->max_logit_difference();
-    report["ties"] = compared->ties();
+    report["max_logit_difference"] = compared->max_logit_difference;
+    report["ties"] = compared->ties;
   }
   if (distance_from_float32) report["max_logit_difference_from_float32"] = *distance_from_float32;
   std::ofstream out(file);

@@ -16,6 +16,7 @@
 namespace rankcast::transformer {
 
 struct generate_settings {
+  int processes = 0;  // of the job this process is of; 0: none, ranks are threads
   std::filesystem::path model_folder;
   bool random_model = false;
   std::vector<std::string> prompts;
@@ -86,7 +87,7 @@ inline std::vector<std::int32_t> parse_ids(const std::string& text) {
                                                            generate_settings& s) {
   CLI::App app{
       "Generates text with a Hugging Face model whose weights are sharded over tensor-parallel "
-      "ranks, here threads of this process."};
+      "ranks: threads of this process, or the processes of an MPI job."};
   std::string mesh_text;
   std::string dtype_text = "float32";
   std::string embedding_text = "vocabulary";
@@ -99,7 +100,9 @@ inline std::vector<std::int32_t> parse_ids(const std::string& text) {
   app.add_option("--prompt", s.prompts, "text to continue; may be given several times");
   app.add_option("--prompt-ids", ids,
                  "token ids to continue, as 12,7,99; works without a tokenizer");
-  auto* ranks = app.add_option("--ranks", s.tensor_ranks, "tensor-parallel ranks")
+  if (s.processes > 0) s.tensor_ranks = s.processes;
+  auto* ranks = app.add_option("--ranks", s.tensor_ranks,
+                               "tensor-parallel ranks; in a job, all of its processes")
                     ->check(CLI::Range(1, 1024));
   app.add_option("--mesh", mesh_text,
                  "data=D,tensor=T: D groups of T ranks, each with prompts of its own")
