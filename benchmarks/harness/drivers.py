@@ -104,7 +104,7 @@ def find(build, source, ranks):
 
     ours = []
     for transport, launcher in (("threads", []), ("mpi", _mpirun("openmpi", ranks))):
-        path = program(f"rankcast_{transport}")
+        path = program(f"driver_{transport}")
         for completion in ("local", "everyone") if path else ():
             ours.append(Driver(f"{transport} {completion}", [path, "--completion", completion],
                                launcher=launcher))

@@ -2,7 +2,7 @@
 from dataclasses import dataclass
 
 KIB, MIB = 1024, 1024 * 1024
-TENSORS = ["broadcast", "scatter", "all_gather", "all_reduce"]
+TENSORS = ["broadcast", "scatter", "gather", "all_gather", "all_reduce"]
 
 # Payload bytes: see objects.hpp.
 OBJECTS = {
@@ -30,8 +30,9 @@ def plan(quick, ranks):
     rows = [64] if quick else [1, 8, 64]
 
     def points(operation):
-        # An all_gather's bytes are all the shares together.
-        return [(operation, size * ranks if operation == "all_gather" else size) for size in sizes]
+        # Of what is gathered, bytes are all the shares together.
+        gathers = operation in ("gather", "all_gather")
+        return [(operation, size * ranks if gathers else size) for size in sizes]
 
     tensors = [points(operation) for operation in TENSORS]
     objects = list(OBJECTS.items())

@@ -20,6 +20,9 @@ struct boost_mpi {
   void scatter(std::span<float> all, std::span<float> share) {
     boost::mpi::scatter(world, all.data(), share.data(), count(share), 0);
   }
+  void gather(std::span<float> share, std::span<float> all) {
+    boost::mpi::gather(world, share.data(), count(share), all.data(), 0);
+  }
   void all_gather(std::span<float> share, std::span<float> all) {
     boost::mpi::all_gather(world, share.data(), count(share), all.data());
   }

@@ -1,6 +1,7 @@
 // gloo over its TCP transport on the loopback interface, one process per rank. Takes the drivers'
 // command line (support/command.hpp); --store is a folder in which the ranks find each other.
 #include <gloo/allgather.h>
+#include <gloo/gather.h>
 #include <gloo/allreduce.h>
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
@@ -48,6 +49,13 @@ class gloo_peer {
     }
     call.setOutput(share.data(), share.size());
     gloo::scatter(call);
+  }
+  void gather(std::span<float> share, std::span<float> all) {
+    gloo::GatherOptions call(context_);
+    call.setRoot(0);
+    call.setInput(share.data(), share.size());
+    if (context_->rank == 0) call.setOutput(all.data(), all.size());
+    gloo::gather(call);
   }
   void all_gather(std::span<float> share, std::span<float> all) {
     gloo::AllgatherOptions call(context_);

@@ -27,6 +27,9 @@ class Mpi4py:
     def scatter(self, everything, _, mine):
         self.world.Scatter(everything if self.rank == 0 else None, mine, 0)
 
+    def gather(self, mine, whole, _):
+        self.world.Gather(mine, whole if self.rank == 0 else None, 0)
+
     def all_gather(self, mine, whole, _):
         self.world.Allgather(mine, whole)
 

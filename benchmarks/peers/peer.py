@@ -2,7 +2,7 @@
 holds their ranks, the objects of objects.hpp as Python values, and the measuring itself.
 
 A peer is a class with `rank`, `ranks`, `sleeping` (as in support/stage.hpp), `floats(count)`,
-`address(array)`, `abort()`, and the calls that are measured: `broadcast`, `scatter`, `all_gather`,
+`address(array)`, `abort()`, and the calls that are measured: `broadcast`, `scatter`, `gather`, `all_gather`,
 `all_reduce` and `broadcast_object`.
 """
 import argparse
@@ -88,7 +88,9 @@ def tensor_case(stage, peer, operation, size):
         return (prepare,
                 lambda: peer.scatter(everything, shares, whole),
                 lambda i: expect(whole, rank, i))
-    if operation == "all_gather":
+    if operation in ("gather", "all_gather"):
+        collects = operation == "all_gather" or rank == 0
+        call = peer.all_gather if operation == "all_gather" else peer.gather
         mine = peer.floats(count // ranks)
         shares = [whole[r * len(mine):(r + 1) * len(mine)] for r in range(ranks)]
 
@@ -97,9 +99,9 @@ def tensor_case(stage, peer, operation, size):
             fill(mine, rank, i)
 
         def check(i):
-            for r, share in enumerate(shares):
+            for r, share in enumerate(shares if collects else ()):
                 expect(share, r, i)
-        return prepare, lambda: peer.all_gather(mine, whole, shares), check
+        return prepare, lambda: call(mine, whole, shares), check
     return None
 
 

@@ -19,6 +19,10 @@ struct raw_mpi {
     MPI_Scatter(all.data(), count(share), MPI_FLOAT, share.data(), count(share), MPI_FLOAT, 0,
                 MPI_COMM_WORLD);
   }
+  void gather(std::span<float> share, std::span<float> all) {
+    MPI_Gather(share.data(), count(share), MPI_FLOAT, all.data(), count(share), MPI_FLOAT, 0,
+               MPI_COMM_WORLD);
+  }
   void all_gather(std::span<float> share, std::span<float> all) {
     MPI_Allgather(share.data(), count(share), MPI_FLOAT, all.data(), count(share), MPI_FLOAT,
                   MPI_COMM_WORLD);

@@ -28,6 +28,9 @@ class Torch:
     def scatter(self, _, shares, mine):
         dist.scatter(mine, shares if self.rank == 0 else None, 0)
 
+    def gather(self, mine, _, shares):
+        dist.gather(mine, shares if self.rank == 0 else None, 0)
+
     def all_gather(self, mine, _, shares):
         dist.all_gather(shares, mine)
 

@@ -2,19 +2,13 @@
 // transport.
 #pragma once
 
-#include <rankcast/rankcast.hpp>
+#include <rankcast/object.hpp>
 #include <span>
 
 #include "logits.hpp"
 #include "measure.hpp"
-#include "tensors.hpp"
-
-#if __has_include("rankcast/object/broadcast.hpp") && __has_include(<boost/serialization/map.hpp>)
-#include <rankcast/object.hpp>
-
 #include "object_cases.hpp"
-#define RANKCAST_BENCH_OBJECTS 1
-#endif
+#include "tensors.hpp"
 
 namespace bench {
 
@@ -25,16 +19,15 @@ struct rankcast_peer {
   void scatter(std::span<float> all, std::span<float> share) {
     rankcast::scatter(comm, all, share);
   }
+  void gather(std::span<float> share, std::span<float> all) { rankcast::gather(comm, share, all); }
   void all_gather(std::span<float> share, std::span<float> all) {
     rankcast::all_gather(comm, share, all);
   }
   void all_reduce(std::span<float> values) { rankcast::all_reduce(comm, values); }
-#ifdef RANKCAST_BENCH_OBJECTS
   template <class T>
   void broadcast_object(T& object) {
     rankcast::broadcast_object(comm, object, {.root = 0});
   }
-#endif
 };
 
 /// All points of the command line, by one rank.
@@ -46,9 +39,7 @@ inline void measure_rankcast(rankcast::communicator& comm, const command& given)
   rankcast_peer peer{comm};
   for_each_point(here, given, [&](const point& p) {
     if (measure_tensors(here, given, p, peer) || measure_logits(here, given, p, comm)) return;
-#ifdef RANKCAST_BENCH_OBJECTS
     measure_objects(here, given, p, peer);
-#endif
   });
 }
 

@@ -1,11 +1,13 @@
-// The four collectives on tensors, the same for every peer. A peer is a class with
+// The five collectives on tensors, the same for every peer. A peer is a class with
 //
 //   void broadcast(std::span<float> values);                            // from rank 0
 //   void scatter(std::span<float> all, std::span<float> share);         // `all` is rank 0's
+//   void gather(std::span<float> share, std::span<float> all);          // `all` is rank 0's
 //   void all_gather(std::span<float> share, std::span<float> all);
 //   void all_reduce(std::span<float> values);                           // sum, in place
 //
-// `bytes` of a point is what one rank ends up with: a share of a scatter, all of an all_gather.
+// `bytes` of a point is what one rank ends up with: a share of a scatter, all that
+// rank 0 of a gather, or each of an all_gather, collects.
 #pragma once
 
 #include <vector>
@@ -44,17 +46,20 @@ bool measure_tensors(stage& here, const command& given, const point& p, Peer& pe
           }
         },
         [&] { peer.scatter(all, whole); }, [&](int i) { expect(whole, rank, i); });
-  } else if (p.operation == "all_gather") {
+  } else if (p.operation == "gather" || p.operation == "all_gather") {
+    const bool to_one = p.operation == "gather";
+    const bool collects = !to_one || rank == 0;
     std::vector<float> mine(whole.size() / ranks);
+    if (!collects) whole.clear();
     measure(
         here, given, p,
         [&](int i) {
           spoil(whole);
           fill(mine, rank, i);
         },
-        [&] { peer.all_gather(mine, whole); },
+        [&] { to_one ? peer.gather(mine, whole) : peer.all_gather(mine, whole); },
         [&](int i) {
-          for (std::size_t r = 0; r < ranks; ++r) {
+          for (std::size_t r = 0; r < ranks && collects; ++r) {
             expect(share_of(whole, mine.size(), r), static_cast<int>(r), i);
           }
         });
