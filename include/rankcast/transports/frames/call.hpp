@@ -183,6 +183,7 @@ class call final : public flight {
   }
 
   void complete() noexcept {
+    if (!messages_.empty()) messages_.swap(group_.spare_messages);
     phase_ = phase::complete;
     done = true;
   }

@@ -35,10 +35,10 @@ enum class kind : std::uint8_t {
 
 namespace flag {
 inline constexpr std::uint8_t none = 0;
-inline constexpr std::uint8_t complete = 1;    // call, slice, letter: the whole stream is in the body
-inline constexpr std::uint8_t notice = 2;      // call: only to be compared, no data follow
-inline constexpr std::uint8_t skip = 4;        // grant: the rest is not wanted
-inline constexpr std::uint8_t closed = 8;      // leave: after a goodbye
+inline constexpr std::uint8_t complete = 1;  // call, slice, letter: the whole stream is in the body
+inline constexpr std::uint8_t notice = 2;    // call: only to be compared, no data follow
+inline constexpr std::uint8_t skip = 4;      // grant: the rest is not wanted
+inline constexpr std::uint8_t closed = 8;    // leave: after a goodbye
 inline constexpr std::uint8_t undecoded = 16;  // answer: the decoder failed
 }  // namespace flag
 
@@ -46,14 +46,14 @@ struct frame_header {
   std::uint32_t magic = 0x31464352;  // "RCF1", and a check of the byte order
   kind what = kind::tick;
   std::uint8_t flags = 0;
-  std::uint8_t phase = 0;       // of the stream: 0 data, 1 slices, 2 letter
+  std::uint8_t phase = 0;  // of the stream: 0 data, 1 slices, 2 letter
   std::uint8_t unused = 0;
-  std::int32_t source = 0;      // rank in the group
-  std::int32_t tag = 0;         // of a letter
+  std::int32_t source = 0;  // rank in the group
+  std::int32_t tag = 0;     // of a letter
   std::uint64_t group = 0;
-  std::uint64_t sequence = 0;   // of the call, or the number of the letter
-  std::uint64_t position = 0;   // bytes; of call, slice and letter: the length of the stream
-  std::uint64_t released = 0;   // calls of this group that the sender has done with
+  std::uint64_t sequence = 0;  // of the call, or the number of the letter
+  std::uint64_t position = 0;  // bytes; of call, slice and letter: the length of the stream
+  std::uint64_t released = 0;  // calls of this group that the sender has done with
 };
 static_assert(std::is_trivially_copyable_v<frame_header> && sizeof(frame_header) == 48);
 

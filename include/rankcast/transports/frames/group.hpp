@@ -166,6 +166,8 @@ class group {
   std::vector<peer> peers;
   std::uint64_t released = 0;  // calls this rank has done with
   transport_counters counters;
+  std::vector<message> spare_messages;  // memory of messages that were sent
+  std::vector<std::byte> spare_header;  // and of one that came in
 
  private:
   mutable std::mutex cause_mutex_;

@@ -49,6 +49,7 @@ class intake {
   /// Throws what the decoder throws.
   bool step(group& g, int from, std::uint64_t sequence, std::uint8_t phase, incoming& s,
             message_sink& sink, waiter& w) {
+    if (head_.empty()) head_.swap(g.spare_header);
     while (!header_is_whole()) {
       const auto front = s.front();
       if (front.empty()) {
@@ -65,6 +66,8 @@ class intake {
     g.grant(from, sequence, phase, s);
     reader segments{g, from, sequence, phase, s, w, sizes_};
     sink.decode(from, std::span<const std::byte>(head_).subspan(header_at_), segments);
+    head_.clear();
+    head_.swap(g.spare_header);
     return true;
   }
 

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>

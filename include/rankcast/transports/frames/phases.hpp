@@ -7,9 +7,11 @@ namespace rankcast::inline v0::frames {
 
 inline void call::encode() {
   const bool one_each = op_.code == opcode::scatter;
+  messages_.swap(group_.spare_messages);
   messages_.resize(one_each ? static_cast<std::size_t>(group_.size) : 1);
   try {
     for (std::size_t i = 0; i < messages_.size(); ++i) {
+      messages_[i].clear();
       op_.source->encode(one_each ? static_cast<int>(i) : -1, messages_[i]);
       group_.counters.bytes_sent += messages_[i].bytes();
     }
@@ -35,9 +37,8 @@ inline bool call::publish() {
     const bool refused = !mine_.refusal.empty();
     if (!refused && !everyone() && !needs(op_, r, group_.rank)) continue;
     supply bytes = !refused && read_by(r) ? share_for(r) : supply();
-    send_head(r, kind::call, 0, std::move(bytes), [&](frame& f) {
-      write_offer(f, mine_.record, mine_.counts, mine_.refusal);
-    });
+    send_head(r, kind::call, 0, std::move(bytes),
+              [&](frame& f) { write_offer(f, mine_.record, mine_.counts, mine_.refusal); });
   }
   shown_ = everyone() || !mine_.refusal.empty();
   phase_ = phase::agree;
@@ -47,8 +48,8 @@ inline bool call::publish() {
 template <class Body>
 void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body) {
   const bool whole = bytes.total() <= group_.sizes.eager_bytes;
-  frame f = group_.make(what, sequence_, bytes.total(),
-                        whole ? flag::complete : flag::none, stream);
+  frame f =
+      group_.make(what, sequence_, bytes.total(), whole ? flag::complete : flag::none, stream);
   body(f);
   if (whole) bytes.append(f, static_cast<std::size_t>(bytes.total()));
   group_.post(to, std::move(f));
@@ -113,9 +114,8 @@ inline std::vector<int> call::awaited() {
       case phase::slices: missing = !theirs(r).streams[1].all_arrived(); break;
       case phase::verdict: missing = !theirs(r).consumed; break;
       case phase::drain:
-        missing = std::any_of(out_.begin(), out_.end(), [&](const outgoing& s) {
-          return s.to == r && !s.finished();
-        });
+        missing = std::any_of(out_.begin(), out_.end(),
+                              [&](const outgoing& s) { return s.to == r && !s.finished(); });
         break;
       case phase::complete: break;
     }
@@ -140,9 +140,8 @@ inline std::optional<revocation> call::hopeless() {
     }
   }
   const std::vector<int> missing = awaited();
-  const auto gone = std::find_if(missing.begin(), missing.end(), [&](int r) {
-    return group_.of(r).left || group_.of(r).closed;
-  });
+  const auto gone = std::find_if(missing.begin(), missing.end(),
+                                 [&](int r) { return group_.of(r).left || group_.of(r).closed; });
   if (gone == missing.end() && !op_.until.expired()) return std::nullopt;
   revocation r;
   r.sequence = sequence_;
@@ -158,7 +157,8 @@ inline std::optional<revocation> call::hopeless() {
   r.why = revocation::kind::timeout;
   r.ranks = missing;
   r.text += "timed out after " + seconds_text(waited);
-  if (missing.empty()) r.text += ", waiting for earlier calls of this rank or for its data to leave";
+  if (missing.empty())
+    r.text += ", waiting for earlier calls of this rank or for its data to leave";
   for (const int m : missing) {
     const bool here = theirs(m).known || group_.of(m).released > sequence_;
     r.text += "; rank " + std::to_string(m) +
