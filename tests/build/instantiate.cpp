@@ -112,6 +112,7 @@ void fold_values(const communicator& world, const F& f = {}) {
   rankcast::all_reduce(world, all.get(), result.get(), f);
   rankcast::all_reduce(world, all.get(), f);
   rankcast::start_all_reduce(world, all.get(), f).wait();
+  rankcast::start_all_reduce(world, all.get(), result.get(), f).wait();
   rankcast::reduce_scatter(world, all.get(), one.get(), f);
   rankcast::start_reduce_scatter(world, all.get(), one.get(), f).wait();
 }

@@ -60,6 +60,7 @@ TEST(flight, every_started_form) {
           std::vector<int> gathered_by_all(n * all);
           std::vector<int> folded(n);
           std::vector<int> folded_by_all = mine;
+          std::vector<int> folded_apart(n);
           std::vector<int> folded_share(n);
           std::vector<int> exchanged(n * all);
           std::vector<work> works;
@@ -79,6 +80,8 @@ TEST(flight, every_started_form) {
                                                  {.root = root, .completion = mode}));
           works.push_back(rankcast::start_all_reduce(world, folded_by_all, rankcast::sum,
                                                      {.completion = mode}));
+          works.push_back(rankcast::start_all_reduce(world, mine, folded_apart, rankcast::sum,
+                                                     {.completion = mode}));
           works.push_back(rankcast::start_reduce_scatter(world, wide, folded_share, rankcast::sum,
                                                          {.completion = mode}));
           works.push_back(rankcast::start_all_to_all(world, wide, exchanged, {.completion = mode}));
@@ -91,6 +94,7 @@ TEST(flight, every_started_form) {
           EXPECT_EQ(cast, std::vector<int>(n, root));
           EXPECT_EQ(share, std::vector<int>(n, root * 10 + me));
           EXPECT_EQ(folded_by_all, std::vector<int>(n, total));
+          EXPECT_EQ(folded_apart, std::vector<int>(n, total));
           EXPECT_EQ(folded_share, std::vector<int>(n, 10 * (total - ranks) + ranks * me));
           for (std::size_t i = 0; i < n * all; ++i) {
             EXPECT_EQ(gathered_by_all[i], static_cast<int>(i / n) + 1);
