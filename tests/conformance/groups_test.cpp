@@ -143,6 +143,20 @@ TEST(groups, subgroup_of_a_list) {
   });
 }
 
+TEST(groups, split_does_not_meet_duplicate) {
+  run_ranks(2, [](communicator& world) {
+    const auto e = support::error_of<rankcast::mismatch_error>([&] {
+      if (world.rank() == 0) (void)world.split(0);
+      else (void)world.duplicate();
+    });
+    if (e) {
+      EXPECT_EQ(e->argument(), "type");
+      EXPECT_CONTAINS(e->what(),
+                      "rank 0 gave split by colour, rank 1 gave a group of listed ranks");
+    }
+  });
+}
+
 TEST(groups, subgroup_of_differing_lists) {
   run_ranks(3, [](communicator& world) {
     const std::vector<int> list{0, world.rank() == 1 ? 1 : 2};

@@ -236,7 +236,7 @@ class RANKCAST_API communicator {
     std::int32_t member = 0;
     std::uint64_t token = 0;  // rank 0's: names the cut
   };
-  std::vector<split_entry> exchange(const split_entry& mine, opcode code,
+  std::vector<split_entry> exchange(const split_entry& mine, message_type kind,
                                     const split_options& options, call_site where) const;
   communicator make_group(const std::vector<int>& ranks, std::uint64_t key, bool member,
                           const std::string& fallback_name, const split_options& options) const;
@@ -245,12 +245,13 @@ class RANKCAST_API communicator {
 };
 
 inline std::vector<communicator::split_entry> communicator::exchange(const split_entry& mine,
-                                                                     opcode code,
+                                                                     message_type kind,
                                                                      const split_options& options,
                                                                      call_site where) const {
   std::vector<split_entry> all(static_cast<std::size_t>(size()));
   operation op;
-  op.code = code;
+  op.code = opcode::split;
+  op.message_type = kind;
   op.send = read_buffer(mine);
   op.receive = write_buffer(all);
   op.type = op.send.type;
@@ -280,7 +281,7 @@ inline communicator communicator::split(std::optional<int> color, int key, split
   mine.member = color.has_value() ? 1 : 0;
   mine.key = key;
   mine.token = state::next_id();
-  const std::vector<split_entry> all = exchange(mine, opcode::split, options, where);
+  const std::vector<split_entry> all = exchange(mine, {1, "split by colour"}, options, where);
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {
     const split_entry& e = all[static_cast<std::size_t>(r)];
@@ -326,7 +327,8 @@ inline communicator communicator::subgroup(std::span<const int> ranks, split_opt
     refuse(op, "subgroup: " + wrong);
   }
   mine.color = static_cast<std::int64_t>(hash);
-  const std::vector<split_entry> all = exchange(mine, opcode::split, options, where);
+  const std::vector<split_entry> all =
+      exchange(mine, {2, "a group of listed ranks"}, options, where);
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].color != all[0].color) {
       throw mismatch_error("subgroup on " + text() + ": rank " + std::to_string(r) +

@@ -197,7 +197,10 @@ class letter final : public flight, private waiter {
       return;
     }
     try {
-      if (mine.message ? take_message() : take_elements()) {
+      const std::uint64_t before = group_.counters.bytes_received;
+      const bool whole = mine.message ? take_message() : take_elements();
+      if (op_.root == group_.rank) group_.counters.bytes_received = before;  // from nobody else
+      if (whole) {
         done = true;
         answer("");
       }

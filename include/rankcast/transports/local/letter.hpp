@@ -173,7 +173,9 @@ class letter final : public flight {
       }
     }
     if (found == nullptr) return false;
+    const std::uint64_t before = counters_.bytes_received;
     open(*found);
+    if (op_.root == rank_) counters_.bytes_received = before;  // nothing came from anybody else
     found->state.store(envelope::phase::done, std::memory_order_release);
     if (op_.root != rank_) group_.of(op_.root).bell.ring();
     done = true;
