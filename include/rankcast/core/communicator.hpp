@@ -150,6 +150,7 @@ class RANKCAST_API communicator {
     const transport::entry inside(t);
     inside.require([&] { return call_text(op); });
     const auto f = prepare(t, op, options, {});
+    if (!f->done) detail::note_started(state_->link);
     detail::wait_for(t, *f);
     if (f->failure != nullptr) std::rethrow_exception(f->failure);
   }

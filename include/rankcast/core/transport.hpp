@@ -53,6 +53,10 @@ class RANKCAST_API transport {
   /// moved.
   virtual bool progress() = 0;
 
+  /// Serves what peers ask for while a call of this group waits further up on this thread's stack,
+  /// in the decoder of another group.
+  virtual void listen() {}
+
   /// Waits for a sign of life from a peer, at most `limit`; may return at any time. `attempt`
   /// counts the calls since something moved, so that the first ones can spin.
   virtual void pause(int attempt, std::chrono::nanoseconds limit) = 0;
@@ -108,6 +112,8 @@ class RANKCAST_API transport {
     entry& operator=(const entry&) = delete;
 
     [[nodiscard]] bool entered() const noexcept { return owner_entered_; }
+    /// Refused because this thread is inside already.
+    [[nodiscard]] bool nested() const noexcept { return same_thread_; }
     /// Throws usage_error when refused; `call()` is the text of the call, made only then.
     template <class Text>
     void require(Text&& call) const {

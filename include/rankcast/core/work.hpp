@@ -51,6 +51,7 @@ inline other_progress progress_others(const transport* self) {
     ++i;
     if (t.get() == self) continue;
     const transport::entry inside(*t);
+    if (inside.nested()) t->listen();
     if (!inside.entered()) continue;
     result.moved = t->progress() || result.moved;
     result.pending = true;

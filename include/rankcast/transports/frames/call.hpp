@@ -52,6 +52,7 @@ class call final : public flight {
 
   /// The receiver of a stream has room up to here.
   void granted(int by, const frame_header& h) {
+    if (done) return;
     for (outgoing& s : out_) {
       if (s.to != by || s.phase != h.phase) continue;
       if ((h.flags & flag::skip) != 0) s.skipped = true;
@@ -142,13 +143,17 @@ class call final : public flight {
     return op_.code == opcode::all_reduce && op_.send.bytes() > group_.sizes.eager_bytes;
   }
 
-  // This rank's part is over.
-  void consume() {
+  void decline_all() {
     for (int r = 0; r < group_.size; ++r) {
       if (r == group_.rank) continue;
       group_.decline(r, sequence_, 0, theirs(r).streams[0]);
       group_.decline(r, sequence_, 1, theirs(r).streams[1]);
     }
+  }
+
+  // This rank's part is over.
+  void consume() {
+    decline_all();
     if (!everyone()) {
       release();
       return;

@@ -161,12 +161,19 @@ inline void write_revocation(frame& to, const revocation& r) {
 
 [[nodiscard]] inline revocation read_revocation(detail::byte_reader& in) {
   revocation r;
-  r.why = in.get<revocation::kind>();
+  const auto why = in.get<std::uint8_t>();
+  if (why > static_cast<std::uint8_t>(revocation::kind::failure)) {
+    throw decode_error("frame: unknown cause");
+  }
+  r.why = static_cast<revocation::kind>(why);
   r.sequence = in.get<std::uint64_t>();
   r.waited = std::chrono::nanoseconds(in.get<std::int64_t>());
   r.text = in.get_text();
   r.argument = in.get_text();
   for (auto n = in.get<std::uint32_t>(); n > 0; --n) r.ranks.push_back(in.get<int>());
+  if (r.why == revocation::kind::peer_lost && r.ranks.empty()) {
+    throw decode_error("frame: nobody is lost");
+  }
   return r;
 }
 

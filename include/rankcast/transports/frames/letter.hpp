@@ -43,14 +43,21 @@ class letter final : public flight, private waiter {
     return op_.code == opcode::send && number == number_;
   }
 
+  /// All letters in start order, before any of them advances: while a decoder waits more arrive,
+  /// and they may belong to a receive that was looked at before.
+  void match() {
+    if (done || op_.code == opcode::send || found_ != nullptr) return;
+    find();
+  }
   void advance() {
-    if (done || op_.code == opcode::send) return;
-    if (found_ == nullptr) match();
-    if (found_ != nullptr) open();
+    if (done) return;
+    if (op_.code == opcode::send) done = whole_ && unsent_->load(std::memory_order_relaxed) == 0;
+    else if (found_ != nullptr) open();
   }
 
   /// The receiver of our letter has room.
   void granted(const frame_header& h) {
+    if (done) return;
     out_.skipped = out_.skipped || (h.flags & flag::skip) != 0;
     out_.granted = std::min(std::max(out_.granted, h.position), out_.bytes.total());
     group_.pump(out_, number_, unsent_);
@@ -155,15 +162,18 @@ class letter final : public flight, private waiter {
                           op_.tag);
     write_offer(f, record_of(op_, group_.size), {}, refusal);
     if (whole) out_.bytes.append(f, static_cast<std::size_t>(total));
-    group_.post(op_.root, std::move(f));
-    done = whole;  // nothing of the caller's is borrowed
+    whole_ = whole;  // nothing of the caller's is borrowed
+    const bool waits = whole && f.size() > leaves_at_once;
+    group_.post(op_.root, std::move(f), waits ? unsent_ : nullptr);
+    done = whole && unsent_->load(std::memory_order_relaxed) == 0;
   }
 
   // The earliest letter of the peer with the tag that nobody has taken.
-  void match() {
-    for (auto it = box_.lower_bound({op_.root, 0}); it != box_.end() && it->first.first == op_.root;
-         ++it) {
+  void find() {
+    for (auto it = box_.lower_bound({op_.root, looked_at_});
+         it != box_.end() && it->first.first == op_.root; ++it) {
       arrived_letter& l = it->second;
+      looked_at_ = it->first.second + 1;
       if (l.taken || l.tag != op_.tag) continue;
       l.taken = true;
       found_ = &l;
@@ -220,6 +230,7 @@ class letter final : public flight, private waiter {
   bool take_elements() {
     incoming& s = found_->stream;
     const std::size_t size = size_of(op_.receive.type);
+    if (s.total() != op_.receive.bytes()) throw decode_error("letter: of another length than it says");
     group_.grant(op_.root, number_, phase, s);
     while (!s.front().empty()) {
       const auto front = s.front();
@@ -260,6 +271,8 @@ class letter final : public flight, private waiter {
   message content_;  // of a send
   outgoing out_;
   unsent_count unsent_ = std::make_shared<std::atomic<int>>(0);
+  bool whole_ = false;               // of a send: in one frame
+  std::uint64_t looked_at_ = 0;      // of a receive: earlier letters of the peer are not for it
   arrived_letter* found_ = nullptr;  // of a receive
   intake intake_;
 };

@@ -26,21 +26,22 @@ inline bool call::publish() {
   if (phase_ != phase::queued) return true;
   if (!peers_have_room()) return false;
   if (mine_.refusal.empty() && op_.source != nullptr) encode();
-  if (op_.send.given) group_.counters.bytes_sent += op_.send.bytes();
-  if (op_.code == opcode::all_to_all && op_.send.address == op_.receive.address) {
+  // The buffers of a refused call may be anything, and gone by now.
+  const bool refused = !mine_.refusal.empty();
+  if (!refused && op_.send.given) group_.counters.bytes_sent += op_.send.bytes();
+  if (!refused && op_.code == opcode::all_to_all && op_.send.address == op_.receive.address) {
     stage_.resize(op_.send.bytes());
     copy_elements(stage_.data(), layout::contiguous({op_.send.elements()}), 0, op_.send.address,
                   op_.send.elements_layout, 0, op_.send.elements(), size_of(op_.type));
   }
   for (int r = 0; r < group_.size; ++r) {
     if (r == group_.rank) continue;
-    const bool refused = !mine_.refusal.empty();
     if (!refused && !everyone() && !needs(op_, r, group_.rank)) continue;
     supply bytes = !refused && read_by(r) ? share_for(r) : supply();
     send_head(r, kind::call, 0, std::move(bytes),
               [&](frame& f) { write_offer(f, mine_.record, mine_.counts, mine_.refusal); });
   }
-  shown_ = everyone() || !mine_.refusal.empty();
+  shown_ = everyone() || refused;
   phase_ = phase::agree;
   return true;
 }
@@ -51,8 +52,12 @@ void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&
   frame f =
       group_.make(what, sequence_, bytes.total(), whole ? flag::complete : flag::none, stream);
   body(f);
-  if (whole) bytes.append(f, static_cast<std::size_t>(bytes.total()));
-  group_.post(to, std::move(f));
+  if (whole) {
+    f.resize((f.size() + 15) / 16 * 16, std::byte{});  // elements are read where they lie
+    bytes.append(f, static_cast<std::size_t>(bytes.total()));
+  }
+  const bool waits = f.size() > leaves_at_once;
+  group_.post(to, std::move(f), waits ? unsent_ : nullptr);
   if (whole) return;
   out_.push_back({to, stream, std::move(bytes)});
   out_.back().skipped = theirs(to).arrived && !theirs(to).offer.refusal.empty();
@@ -85,7 +90,10 @@ inline void call::agree() {
 inline bool call::advance(bool turn) {
   const phase before = phase_;
   const std::uint64_t received = group_.counters.bytes_received;
-  if (phase_ == phase::agree && turn && !mine_.refusal.empty()) release();
+  if (phase_ == phase::agree && turn && !mine_.refusal.empty()) {
+    decline_all();
+    release();
+  }
   if (phase_ == phase::agree && turn && needed_arrived()) agree();
   if (phase_ == phase::move && move_data()) {
     if (slices_follow()) announce_slice();

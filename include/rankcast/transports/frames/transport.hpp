@@ -63,22 +63,32 @@ class frames_transport final : public transport, public waiter {
   }
 
   bool progress() override {
-    group_.lines->progress();
-    bool moved = hear();
-    if (calls_.empty() && letters_.empty()) return moved;
-    if (group_.revoked()) {
-      fail_all();
-      return true;
-    }
     try {
-      moved = advance_all() || moved;
-      if (!moved && ++idle_polls_ % 64 == 0) give_up_if_due();
+      group_.lines->progress();
+      const bool heard = hear();
+      if (calls_.empty() && letters_.empty()) return heard;
+      if (!group_.revoked()) {
+        const bool moved = advance_all();
+        // Frames that move nothing here put no deadline off.
+        if (moved) idle_polls_ = 0;
+        else if (++idle_polls_ % 64 == 0) give_up_if_due();
+        return moved || heard;
+      }
     } catch (const group_revoked&) {
-      fail_all();
-      return true;
+    } catch (const error& e) {  // of the link: no call may stay behind with its caller's buffers
+      revoke(group_.name + ": rank " + std::to_string(group_.rank) + ": " + e.what());
     }
-    if (moved) idle_polls_ = 0;
-    return moved;
+    fail_all();
+    return true;
+  }
+
+  void listen() override {
+    try {
+      group_.lines->progress();
+      hear();
+    } catch (const error& e) {
+      revoke(group_.name + ": rank " + std::to_string(group_.rank) + ": " + e.what());
+    }
   }
 
   void pause(int attempt, std::chrono::nanoseconds limit) override {
@@ -120,13 +130,20 @@ class frames_transport final : public transport, public waiter {
     for (auto it = letters_.begin(); it != letters_.end(); ++it) {
       if (it->get() == &f) {
         (*it)->withdraw();
-        letters_.erase(it);
+        if (advancing_) (*it)->fail(nullptr);  // by a decoder: the list is being walked
+        else letters_.erase(it);
         return;
       }
     }
     revoke(group_.name + ": rank " + std::to_string(group_.rank) +
            " dropped a call before it had completed");
-    fail_all();
+    if (!advancing_) {
+      fail_all();
+      return;
+    }
+    for (const auto& c : calls_) {
+      if (c.get() == &f) c->fail(nullptr);
+    }
   }
 
   void close() noexcept override { closed_ = true; }
@@ -169,6 +186,15 @@ class frames_transport final : public transport, public waiter {
   }
 
  private:
+  // User code may run below: nothing is taken out of the lists meanwhile.
+  struct walk {
+    explicit walk(bool& w) noexcept : walking(w) { walking = true; }
+    ~walk() { walking = false; }
+    walk(const walk&) = delete;
+    walk& operator=(const walk&) = delete;
+    bool& walking;
+  };
+
   static constexpr std::uint64_t no_sequence = ~std::uint64_t{0};
   static constexpr int patience = 2000;  // polls before the clock is read at each of them
 
@@ -189,6 +215,7 @@ class frames_transport final : public transport, public waiter {
 
   // Calls show themselves as soon as all peers have room, go on in order, and leave when complete.
   bool advance_all() {
+    const walk here(advancing_);
     bool moved = false;
     bool turn = true;
     for (const auto& c : calls_) {
@@ -196,6 +223,7 @@ class frames_transport final : public transport, public waiter {
       moved = c->advance(turn) || moved;
       turn = c->released();
     }
+    for (const auto& l : letters_) l->match();
     for (const auto& l : letters_) {
       l->advance();
       moved = moved || l->done;
@@ -238,8 +266,8 @@ class frames_transport final : public transport, public waiter {
     bool moved = hear();
     if (group_.revoked()) throw group_revoked{};
     moved = detail::progress_others(this).moved || moved;
-    if (moved) return;
     if (attempt % 64 == 63 || attempt > patience) give_calls_up_if_due();
+    if (moved) return;
     pause(attempt, std::chrono::milliseconds(1));
   }
 
@@ -268,11 +296,17 @@ class frames_transport final : public transport, public waiter {
     peer& from = group_.of(h.source);
     from.released = std::max(from.released, h.released);
     detail::byte_reader in(body_of(f), "frame");
+    const bool of_call = h.what == kind::call || h.what == kind::slice || h.what == kind::done ||
+                         (h.what == kind::chunk && h.phase != letter::phase);
+    if (of_call && h.sequence >= group_.released + window) {
+      throw decode_error("it is ahead of the window");
+    }
     switch (h.what) {
       case kind::call: hear_call(h, in, std::move(f)); return;
       case kind::slice: {
         if (h.sequence < group_.released) break;
         peer_call& c = group_.call_of(h.source, h.sequence);
+        if (c.streams[1].announced()) throw decode_error("it comes twice");
         c.slice_failure = in.get_text();
         begin_stream(c.streams[1], h, in, std::move(f));
         return;
@@ -297,7 +331,9 @@ class frames_transport final : public transport, public waiter {
       case kind::revoke: group_.revoke(read_revocation(in), h.source); break;
       case kind::leave: ((h.flags & flag::closed) != 0 ? from.closed : from.left) = true; break;
       case kind::letter: {
-        arrived_letter& l = box_[{h.source, h.sequence}];
+        const auto [place, is_new] = box_.try_emplace({h.source, h.sequence});
+        if (!is_new) throw decode_error("it comes twice");
+        arrived_letter& l = place->second;
         l.tag = h.tag;
         l.whole = (h.flags & flag::complete) != 0;
         read_offer(in, l.offer);
@@ -323,18 +359,23 @@ class frames_transport final : public transport, public waiter {
     if (h.sequence < group_.released) {
       arrived_offer late;
       read_offer(in, late);
-      compare_late(h, late.record);
+      require_sound(late);
+      if (late.refusal.empty()) compare_late(h, late.record);
+      if ((h.flags & flag::complete) == 0 && h.position != 0) {  // its sender waits for room
+        group_.post(h.source, group_.make(kind::grant, h.sequence, h.position, flag::skip));
+      }
       group_.lines->recycle(std::move(f));
       return;
     }
-    if (h.sequence >= group_.released + window) throw decode_error("it is ahead of the window");
     peer_call& c = group_.call_of(h.source, h.sequence);
     const bool notice = (h.flags & flag::notice) != 0;
     if (notice && c.known) {
       group_.lines->recycle(std::move(f));
       return;
     }
+    if (c.arrived) throw decode_error("it comes twice");
     read_offer(in, c.offer);
+    require_sound(c.offer);
     c.known = true;
     peer& from = group_.of(h.source);
     from.last_file = c.offer.file;
@@ -358,6 +399,16 @@ class frames_transport final : public transport, public waiter {
     begin_stream(c.streams[0], h, in, std::move(f));
   }
 
+  // What its sender would have refused itself.
+  void require_sound(const call_offer& o) const {
+    if (!o.refusal.empty()) return;
+    const call_record& r = o.record;
+    const bool no_root = has_root(r.code) && (r.root < 0 || r.root >= group_.size);
+    const bool no_counts =
+        !o.counts.empty() && o.counts.size() != static_cast<std::size_t>(group_.size);
+    if (no_root || no_counts) throw decode_error("its call is none of this group");
+  }
+
   // A peer makes another call than this rank made and left: found late, but found.
   void compare_late(const frame_header& h, const call_record& theirs) {
     if (h.sequence + window < next_sequence_) return;
@@ -379,12 +430,12 @@ class frames_transport final : public transport, public waiter {
       group_.lines->recycle(std::move(f));
       return;
     }
-    if (in.rest().size() != h.position) throw decode_error("its data are cut off");
+    if (in.rest().size() < h.position) throw decode_error("its data are cut off");
     if (h.position == 0) {
       group_.lines->recycle(std::move(f));
       return;
     }
-    const std::size_t offset = f.size() - in.rest().size();
+    const std::size_t offset = f.size() - static_cast<std::size_t>(h.position);
     s.push_whole(std::move(f), offset);
   }
 
@@ -406,6 +457,7 @@ class frames_transport final : public transport, public waiter {
 
   group group_;
   bool closed_ = false;
+  bool advancing_ = false;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t next_letter_ = 0;
   unsigned idle_polls_ = 0;

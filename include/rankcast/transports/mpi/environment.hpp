@@ -30,7 +30,8 @@ struct link_list {
   bool ends_with_mpi = false;
 };
 RANKCAST_API inline link_list& links() {
-  static link_list list;
+  // Never destroyed: MPI may end after the static objects of this program.
+  static link_list& list = *new link_list;
   return list;
 }
 

@@ -123,7 +123,9 @@ class mpi_link final : public frames::link {
     } catch (...) {  // MPI itself fails: nothing more can be done for this communicator
     }
     over_ = true;
+    bury();
   }
+  ~mpi_link() override { bury(); }
 
  private:
   static constexpr int tag = 0x5243;
@@ -200,14 +202,28 @@ class mpi_link final : public frames::link {
     }
   }
 
+  // What MPI may still read or write outlives this object, to the end of the process.
+  void bury() noexcept {
+    try {
+      if (!sends_.empty()) (void)new std::vector<outgoing>(std::move(sends_));
+      if (!receives_.empty()) (void)new std::deque<incoming>(std::move(receives_));
+    } catch (...) {  // no memory
+    }
+    sends_.clear();
+    requests_.clear();
+    receives_.clear();
+  }
+
   void send_waiting() {
-    for (; !waiting_.empty(); waiting_.pop_front()) {
-      sends_.push_back(std::move(waiting_.front()));
-      requests_.push_back(MPI_REQUEST_NULL);
-      const outgoing& s = sends_.back();
+    while (!waiting_.empty()) {
+      outgoing s = std::move(waiting_.front());
+      waiting_.pop_front();
+      MPI_Request request = MPI_REQUEST_NULL;
       check(MPI_Isend(s.data.data(), static_cast<int>(s.data.size()), MPI_BYTE, s.to, tag, comm_,
-                      &requests_.back()),
+                      &request),
             "MPI_Isend");
+      sends_.push_back(std::move(s));
+      requests_.push_back(request);
     }
   }
 
@@ -239,11 +255,11 @@ class mpi_link final : public frames::link {
       if (there == 0) break;
       int bytes = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-      receives_.push_back({status.MPI_SOURCE, buffer(), MPI_REQUEST_NULL});
-      incoming& r = receives_.back();
+      incoming r{status.MPI_SOURCE, buffer(), MPI_REQUEST_NULL};
       r.data.resize(static_cast<std::size_t>(bytes));
       // The probed message itself: nobody else receives here, and messages do not overtake.
       check(MPI_Irecv(r.data.data(), bytes, MPI_BYTE, r.from, tag, comm_, &r.request), "MPI_Irecv");
+      receives_.push_back(std::move(r));
       moved = true;
     }
     // In the order of arrival, so that the frames of a sender stay in theirs.

@@ -34,6 +34,13 @@ struct group_options {
   if (begun == 0) {
     throw usage_error("mpi::adopt: MPI is not initialised; make an mpi::environment first");
   }
+  int ended = 0;
+  check(MPI_Finalized(&ended), "MPI_Finalized");
+  if (ended != 0) throw usage_error("mpi::adopt: MPI has been finalised in this process");
+  if (lent == MPI_COMM_NULL) throw usage_error("mpi::adopt: the communicator is MPI_COMM_NULL");
+  int between = 0;
+  check(MPI_Comm_test_inter(lent, &between), "MPI_Comm_test_inter");
+  if (between != 0) throw usage_error("mpi::adopt: an intercommunicator has two groups");
   const auto link = detail::link_of(
       lent, deadline::after(options.default_timeout.or_else(library_timeout())));
   std::vector<int> ranks;
