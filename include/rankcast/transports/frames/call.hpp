@@ -60,6 +60,12 @@ class call final : public flight {
       group_.pump(s, sequence_, unsent_);
     }
   }
+  /// A peer waits for all, and this rank would not have told it of its call otherwise.
+  void asked_by(int peer) {
+    if (phase_ == phase::queued || tells_all() || needs(op_, peer, group_.rank)) return;
+    send_head(peer, kind::call, 0, supply(), [&](frame& f) { write_own_offer(f); });
+  }
+
   /// A peer takes no part: what is on its way to it need not go on.
   void refused_by(int peer) noexcept {
     for (outgoing& s : out_) s.skipped = s.skipped || s.to == peer;
@@ -91,6 +97,7 @@ class call final : public flight {
   [[nodiscard]] bool everyone() const noexcept {
     return op_.completion == completion::everyone || op_.code == opcode::close;
   }
+  [[nodiscard]] bool tells_all() const noexcept { return everyone() || !mine_.refusal.empty(); }
   [[nodiscard]] bool at_root() const noexcept { return group_.rank == op_.root; }
   [[nodiscard]] bool reads_from(int r) const noexcept { return needs(op_, group_.rank, r); }
   [[nodiscard]] bool read_by(int r) const noexcept {
@@ -125,6 +132,9 @@ class call final : public flight {
 
   // What `to` is to get of this rank's data (phase 0).
   [[nodiscard]] supply share_for(int to) const;
+  void write_own_offer(frame& f) const {
+    write_offer(f, mine_.record, mine_.counts, mine_.refusal);
+  }
   void encode();
   // A frame that announces a stream, and brings all of it when it is small.
   template <class Body>
@@ -151,21 +161,19 @@ class call final : public flight {
     }
   }
 
-  // This rank's part is over.
+  // This rank's part is over. Those who wait for all are told, and of whom all are waited for.
   void consume() {
     decline_all();
-    if (!everyone()) {
-      release();
-      return;
+    if (own_failure_) {
+      note_ = text() + ": rank " + std::to_string(group_.rank) + " failed: " + failure_text();
     }
-    frame f = group_.make(kind::done, sequence_);
-    std::string note;
-    if (own_failure_)
-      note = text() + ": rank " + std::to_string(group_.rank) + " failed: " + failure_text();
-    detail::byte_writer(f).put_text(note);
-    group_.post_all(f);
-    group_.lines->recycle(std::move(f));
-    phase_ = phase::verdict;
+    for (int r = 0; r < group_.size; ++r) {
+      if (r != group_.rank && (everyone() || theirs(r).wants_all)) {
+        group_.post_done(r, sequence_, note_);
+      }
+    }
+    if (everyone()) phase_ = phase::verdict;
+    else release();
   }
 
   void hear_verdict() {
@@ -178,6 +186,7 @@ class call final : public flight {
 
   void release() {
     for (int r = 0; r < group_.size; ++r) theirs(r).clear(*group_.lines);
+    group_.past[sequence_ % window] = {mine_.record, tells_all(), std::move(note_)};
     group_.released = sequence_ + 1;
     for (int r = 0; r < group_.size; ++r) {
       if (r != group_.rank && group_.released - group_.of(r).told >= window / 4) {
@@ -226,6 +235,7 @@ class call final : public flight {
   intake intake_;
   bool shown_ = false;        // to all, for comparison
   bool own_failure_ = false;  // `failure` happened here
+  std::string note_;          // of it, for the others
   phase phase_ = phase::queued;
 };
 

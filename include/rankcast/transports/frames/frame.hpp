@@ -40,6 +40,7 @@ inline constexpr std::uint8_t notice = 2;    // call: only to be compared, no da
 inline constexpr std::uint8_t skip = 4;      // grant: the rest is not wanted
 inline constexpr std::uint8_t closed = 8;    // leave: after a goodbye
 inline constexpr std::uint8_t undecoded = 16;  // answer: the decoder failed
+inline constexpr std::uint8_t wants_all = 32;  // call: the sender waits for all, with `everyone`
 }  // namespace flag
 
 struct frame_header {

@@ -37,16 +37,17 @@ struct settings {
 /// What a peer has shown of one call.
 struct peer_call {
   arrived_offer offer;
-  bool known = false;     // the record can be compared
-  bool arrived = false;   // it has made the call; data or an announcement of them came with it
-  bool consumed = false;  // its part is over
-  std::string failure;    // how that went
+  bool known = false;      // the record can be compared
+  bool arrived = false;    // it has made the call; data or an announcement of them came with it
+  bool wants_all = false;  // it waits for all, also for those whose data it does not need
+  bool consumed = false;   // its part is over
+  std::string failure;     // how that went
   std::string slice_failure;
   std::array<incoming, 2> streams;  // its data, and its slice of the result
 
   void clear(link& l) {
     offer.refusal.clear();
-    known = arrived = consumed = false;
+    known = arrived = wants_all = consumed = false;
     failure.clear();
     slice_failure.clear();
     for (incoming& s : streams) s.clear(l);
@@ -62,6 +63,13 @@ struct peer {
   last_call last;
   std::string last_file;
   std::vector<std::unique_ptr<peer_call>> calls{static_cast<std::size_t>(window)};
+};
+
+/// What is left of a call of this rank that is over, for peers that come to it later.
+struct past_call {
+  call_record record{};
+  bool told_all = false;  // all have heard of it, and how it went
+  std::string failure;
 };
 
 class group {
@@ -112,6 +120,12 @@ class group {
   void post(int to, frame f, unsent_count unsent = {}) {
     of(to).told = released;
     lines->post(of(to).link_rank, std::move(f), std::move(unsent));
+  }
+  /// This rank's part of a call is over; `note`: why it failed, if it did.
+  void post_done(int to, std::uint64_t sequence, const std::string& note) {
+    frame f = make(kind::done, sequence);
+    detail::byte_writer(f).put_text(note);
+    post(to, std::move(f));
   }
   /// The same frame to all peers.
   void post_all(const frame& f) {
@@ -168,7 +182,8 @@ class group {
   const std::string name;
   const settings sizes;
   std::vector<peer> peers;
-  std::uint64_t released = 0;  // calls this rank has done with
+  std::uint64_t released = 0;          // calls this rank has done with
+  std::array<past_call, window> past;  // of this rank's last calls, by sequence
   transport_counters counters;
   std::vector<message> spare_messages;  // memory of messages that were sent
   std::vector<std::byte> spare_header;  // and of one that came in

@@ -230,7 +230,8 @@ class letter final : public flight, private waiter {
   bool take_elements() {
     incoming& s = found_->stream;
     const std::size_t size = size_of(op_.receive.type);
-    if (s.total() != op_.receive.bytes()) throw decode_error("letter: of another length than it says");
+    if (s.total() != op_.receive.bytes())
+      throw decode_error("letter: of another length than it says");
     group_.grant(op_.root, number_, phase, s);
     while (!s.front().empty()) {
       const auto front = s.front();

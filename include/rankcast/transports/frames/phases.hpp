@@ -36,12 +36,11 @@ inline bool call::publish() {
   }
   for (int r = 0; r < group_.size; ++r) {
     if (r == group_.rank) continue;
-    if (!refused && !everyone() && !needs(op_, r, group_.rank)) continue;
+    if (!tells_all() && !needs(op_, r, group_.rank) && !theirs(r).wants_all) continue;
     supply bytes = !refused && read_by(r) ? share_for(r) : supply();
-    send_head(r, kind::call, 0, std::move(bytes),
-              [&](frame& f) { write_offer(f, mine_.record, mine_.counts, mine_.refusal); });
+    send_head(r, kind::call, 0, std::move(bytes), [&](frame& f) { write_own_offer(f); });
   }
-  shown_ = everyone() || refused;
+  shown_ = tells_all();
   phase_ = phase::agree;
   return true;
 }
@@ -49,8 +48,9 @@ inline bool call::publish() {
 template <class Body>
 void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body) {
   const bool whole = bytes.total() <= group_.sizes.eager_bytes;
-  frame f =
-      group_.make(what, sequence_, bytes.total(), whole ? flag::complete : flag::none, stream);
+  std::uint8_t flags = whole ? flag::complete : flag::none;
+  if (what == kind::call && everyone()) flags |= flag::wants_all;
+  frame f = group_.make(what, sequence_, bytes.total(), flags, stream);
   body(f);
   if (whole) {
     f.resize((f.size() + 15) / 16 * 16, std::byte{});  // elements are read where they lie
@@ -139,7 +139,7 @@ inline std::optional<revocation> call::hopeless() {
     if (!shown_) {
       shown_ = true;
       frame f = group_.make(kind::call, sequence_, 0, flag::notice);
-      write_offer(f, mine_.record, mine_.counts, mine_.refusal);
+      write_own_offer(f);
       group_.post_all(f);
       group_.lines->recycle(std::move(f));
     }

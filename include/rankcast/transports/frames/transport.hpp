@@ -208,7 +208,7 @@ class frames_transport final : public transport, public waiter {
 
   std::shared_ptr<call> append(const operation& op) {
     calls_.push_back(std::make_shared<call>(group_, next_sequence_, op, *this));
-    records_[next_sequence_ % window] = calls_.back()->record();
+    group_.past[next_sequence_ % window].record = calls_.back()->record();
     ++next_sequence_;
     return calls_.back();
   }
@@ -361,6 +361,7 @@ class frames_transport final : public transport, public waiter {
       read_offer(in, late);
       require_sound(late);
       if (late.refusal.empty()) compare_late(h, late.record);
+      if ((h.flags & flag::wants_all) != 0) answer_late(h);
       if ((h.flags & flag::complete) == 0 && h.position != 0) {  // its sender waits for room
         group_.post(h.source, group_.make(kind::grant, h.sequence, h.position, flag::skip));
       }
@@ -390,6 +391,10 @@ class frames_transport final : public transport, public waiter {
       return;
     }
     c.arrived = true;
+    c.wants_all = (h.flags & flag::wants_all) != 0;
+    for (const auto& own : calls_) {
+      if (c.wants_all && own->sequence() == h.sequence) own->asked_by(h.source);
+    }
     if (!c.offer.refusal.empty()) {
       c.consumed = true;
       for (const auto& own : calls_) {
@@ -409,13 +414,28 @@ class frames_transport final : public transport, public waiter {
     if (no_root || no_counts) throw decode_error("its call is none of this group");
   }
 
+  // A peer that waits for all comes to a call that this rank has left.
+  void answer_late(const frame_header& h) {
+    const past_call& past = group_.past[h.sequence % window];
+    if (h.sequence + window < next_sequence_ || past.told_all) return;
+    operation op;
+    op.code = past.record.code;
+    op.root = past.record.root;
+    if (!needs(op, h.source, group_.rank)) {  // else it has been sent
+      frame f = group_.make(kind::call, h.sequence, 0, flag::complete);
+      write_offer(f, past.record, {}, {});
+      group_.post(h.source, std::move(f));
+    }
+    group_.post_done(h.source, h.sequence, past.failure);
+  }
+
   // A peer makes another call than this rank made and left: found late, but found.
   void compare_late(const frame_header& h, const call_record& theirs) {
     if (h.sequence + window < next_sequence_) return;
     std::vector<const call_record*> records(static_cast<std::size_t>(group_.size), nullptr);
     records[static_cast<std::size_t>(h.source)] = &theirs;
-    records[static_cast<std::size_t>(group_.rank)] = &records_[h.sequence % window];
-    if (theirs.code == records_[h.sequence % window].code) return;
+    records[static_cast<std::size_t>(group_.rank)] = &group_.past[h.sequence % window].record;
+    if (theirs.code == group_.past[h.sequence % window].record.code) return;
     if (const auto d = compare_calls(records)) {
       operation op;
       op.code = theirs.code;
@@ -464,7 +484,6 @@ class frames_transport final : public transport, public waiter {
   std::vector<std::shared_ptr<call>> calls_;      // in start order
   std::vector<std::shared_ptr<letter>> letters_;  // sends and receives, in start order
   mailbox box_;
-  std::array<call_record, window> records_{};  // of this rank's last calls
   std::vector<frame> arrived_;
 };
 
