@@ -154,7 +154,7 @@ class letter final : public flight, private waiter {
     frame f = group_.make(kind::letter, number_, total, whole ? flag::complete : flag::none, phase,
                           op_.tag);
     write_offer(f, record_of(op_, group_.size), {}, refusal);
-    if (whole) out_.bytes.append(f, static_cast<std::size_t>(total));
+    if (whole) append_whole(f, out_.bytes);
     group_.post(op_.root, std::move(f));
     done = whole;  // nothing of the caller's is borrowed
   }

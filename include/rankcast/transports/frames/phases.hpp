@@ -50,7 +50,7 @@ void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&
   frame f = group_.make(what, sequence_, bytes.total(),
                         whole ? flag::complete : flag::none, stream);
   body(f);
-  if (whole) bytes.append(f, static_cast<std::size_t>(bytes.total()));
+  if (whole) append_whole(f, bytes);
   group_.post(to, std::move(f));
   if (whole) return;
   out_.push_back({to, stream, std::move(bytes)});

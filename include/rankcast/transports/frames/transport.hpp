@@ -379,12 +379,12 @@ class frames_transport final : public transport, public waiter {
       group_.lines->recycle(std::move(f));
       return;
     }
-    if (in.rest().size() != h.position) throw decode_error("its data are cut off");
+    if (in.rest().size() < h.position) throw decode_error("its data are cut off");
     if (h.position == 0) {
       group_.lines->recycle(std::move(f));
       return;
     }
-    const std::size_t offset = f.size() - in.rest().size();
+    const std::size_t offset = f.size() - static_cast<std::size_t>(h.position);
     s.push_whole(std::move(f), offset);
   }
 
