@@ -29,12 +29,7 @@ class mpi_link final : public frames::link {
   /// Collective over `lent`, within `limit`. The lent communicator and its error handler are left as
   /// they are.
   mpi_link(MPI_Comm lent, deadline limit) {
-    int level = MPI_THREAD_SINGLE;
-    int is_main = 0;
-    check(MPI_Query_thread(&level), "MPI_Query_thread");
-    check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
-    any_thread_ = level == MPI_THREAD_MULTIPLE;
-    if (!any_thread_ && is_main == 0) throw usage_error(wrong_thread());
+    any_thread_ = any_thread_may_call();
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Comm_idup(lent, &comm_, &request), "MPI_Comm_idup");
     complete(request, limit, "MPI_Comm_idup");
@@ -47,6 +42,18 @@ class mpi_link final : public frames::link {
   }
   mpi_link(const mpi_link&) = delete;
   mpi_link& operator=(const mpi_link&) = delete;
+
+  /// Whether MPI takes calls of all threads. Throws usage_error when it does not, and this is not
+  /// the thread that initialised it.
+  [[nodiscard]] static bool any_thread_may_call() {
+    int level = MPI_THREAD_SINGLE;
+    int is_main = 0;
+    check(MPI_Query_thread(&level), "MPI_Query_thread");
+    if (level == MPI_THREAD_MULTIPLE) return true;
+    check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
+    if (is_main == 0) throw usage_error(wrong_thread());
+    return false;
+  }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
