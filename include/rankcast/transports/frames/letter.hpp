@@ -191,8 +191,8 @@ class letter final : public flight, private waiter {
       answer(note);
       return;
     }
-    if (found_->withdrawn) {
-      fail(sender_gave_up());
+    if (found_->withdrawn) {  // while nothing of it has come, it is as if it had never been sent
+      if (found_->stream.consumed() != 0) fail(sender_gave_up());
       answer("");
       return;
     }
