@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -30,15 +31,16 @@ class mpi_link final : public frames::link {
   /// they are.
   mpi_link(MPI_Comm lent, deadline limit) {
     any_thread_ = any_thread_may_call();
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Comm_idup(lent, &comm_, &request), "MPI_Comm_idup");
-    complete(request, limit, "MPI_Comm_idup");
+    auto first = std::make_unique<handshake>();
+    check(MPI_Comm_idup(lent, &first->comm, &first->request), "MPI_Comm_idup");
+    complete(first, limit, "MPI_Comm_idup");
+    comm_ = first->comm;
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     spins_ = spins_of_this_host(size_);
     ended_.resize(static_cast<std::size_t>(size_));
-    require_same_build(limit);
+    require_same_build(first, limit);
   }
   mpi_link(const mpi_link&) = delete;
   mpi_link& operator=(const mpi_link&) = delete;
@@ -136,6 +138,13 @@ class mpi_link final : public frames::link {
   static constexpr int tag = 0x5243;
   static constexpr std::size_t most_receives = 64;
 
+  // What MPI writes while the link is made.
+  struct handshake {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    std::uint64_t mine = 0;
+    std::vector<std::uint64_t> all;
+  };
   struct outgoing {
     int to = 0;
     frames::frame data;
@@ -170,13 +179,14 @@ class mpi_link final : public frames::link {
     return processes <= sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
   }
 
-  void complete(MPI_Request& request, deadline limit, const char* call) {
+  void complete(std::unique_ptr<handshake>& h, deadline limit, const char* call) {
     const auto begin = steady_clock::now();
     for (int attempt = 0;; ++attempt) {
       int done = 0;
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+      check(MPI_Test(&h->request, &done, MPI_STATUS_IGNORE), call);
       if (done != 0) return;
       if (limit.expired()) {
+        (void)h.release();  // MPI writes there when the others come late: never given back
         const auto waited = steady_clock::now() - begin;
         throw timeout_error(std::string(call) + ": timed out after " + seconds_text(waited) +
                                 "; not all processes of the communicator have called it",
@@ -187,18 +197,18 @@ class mpi_link final : public frames::link {
   }
 
   // All processes speak the same frames, in the same byte order.
-  void require_same_build(deadline limit) {
-    const std::uint64_t mine =
+  void require_same_build(std::unique_ptr<handshake>& h, deadline limit) {
+    h->mine =
         (std::uint64_t{RANKCAST_VERSION_MAJOR} << 48 | std::uint64_t{RANKCAST_VERSION_MINOR} << 40 |
          std::uint64_t{sizeof(frames::frame_header)} << 32 | frames::frame_header{}.magic);
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm_, &request),
+    h->all.resize(static_cast<std::size_t>(size_));
+    check(MPI_Iallgather(&h->mine, 1, MPI_UINT64_T, h->all.data(), 1, MPI_UINT64_T, comm_,
+                         &h->request),
           "MPI_Iallgather");
-    complete(request, limit, "MPI_Iallgather");
+    complete(h, limit, "MPI_Iallgather");
     std::vector<int> others;
     for (int r = 0; r < size_; ++r) {
-      if (all[static_cast<std::size_t>(r)] != mine) others.push_back(r);
+      if (h->all[static_cast<std::size_t>(r)] != h->mine) others.push_back(r);
     }
     if (!others.empty()) {
       throw mismatch_error("mpi: the processes run different builds of rankcast: " +
