@@ -12,6 +12,39 @@
 
 namespace {
 
+constexpr int never = 1 << 30;
+
+// What the library asks of MPI while it adopts, and how many of its requests are let complete.
+struct observation {
+  MPI_Comm* duplicate = nullptr;
+  std::uint64_t* gathered = nullptr;
+  int complete_until = never;
+  int completed = 0;
+} observed;
+
+}  // namespace
+
+// MPI's own way to stand between a program and its calls.
+extern "C" int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* to, MPI_Request* request) {
+  observed.duplicate = to;
+  return PMPI_Comm_idup(comm, to, request);
+}
+extern "C" int MPI_Iallgather(const void* from, int count, MPI_Datatype type, void* to,
+                              int receive_count, MPI_Datatype receive_type, MPI_Comm comm,
+                              MPI_Request* request) {
+  observed.gathered = static_cast<std::uint64_t*>(to);
+  return PMPI_Iallgather(from, count, type, to, receive_count, receive_type, comm, request);
+}
+extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
+  *done = 0;
+  if (observed.completed >= observed.complete_until) return MPI_SUCCESS;
+  const int code = PMPI_Test(request, done, status);
+  if (*done != 0 && observed.complete_until != never) ++observed.completed;
+  return code;
+}
+
+namespace {
+
 namespace mpi = rankcast::mpi;
 using namespace std::chrono_literals;
 using rankcast::communicator;
@@ -236,6 +269,24 @@ TEST(lent_communicators, adopted_by_some_processes_only) {
       (void)mpi::adopt(theirs.get(), options);
     } catch (const rankcast::timeout_error&) {
     }
+  }
+  moves_large_data(mpi::world(limited("world")));
+}
+
+// MPI writes to where it was told to when the last process comes, be this one still waiting or not.
+TEST(lent_communicators, leave_memory_to_mpi_when_adopting_times_out) {
+  const lent theirs = lent::duplicate();
+  mpi::group_options options;
+  options.default_timeout = 200ms;
+  for (const int completed : {0, 1}) {  // of its calls: none; the duplicate, and not what follows
+    observed = {};
+    observed.complete_until = completed;
+    EXPECT_THROW((void)mpi::adopt(theirs.get(), options), rankcast::timeout_error);
+    observed.complete_until = never;
+    ASSERT_NE(observed.duplicate, nullptr);
+    *observed.duplicate = MPI_COMM_NULL;  // for AddressSanitizer
+    ASSERT_EQ(observed.gathered != nullptr, completed == 1);
+    if (observed.gathered != nullptr) *observed.gathered = 7;
   }
   moves_large_data(mpi::world(limited("world")));
 }
