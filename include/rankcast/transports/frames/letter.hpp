@@ -161,7 +161,7 @@ class letter final : public flight, private waiter {
     frame f = group_.make(kind::letter, number_, total, whole ? flag::complete : flag::none, phase,
                           op_.tag);
     write_offer(f, record_of(op_, group_.size), {}, refusal);
-    if (whole) out_.bytes.append(f, static_cast<std::size_t>(total));
+    if (whole) append_whole(f, out_.bytes);
     whole_ = whole;  // nothing of the caller's is borrowed
     const bool waits = whole && f.size() > leaves_at_once;
     group_.post(op_.root, std::move(f), waits ? unsent_ : nullptr);
@@ -201,8 +201,8 @@ class letter final : public flight, private waiter {
       answer(note);
       return;
     }
-    if (found_->withdrawn) {
-      fail(sender_gave_up());
+    if (found_->withdrawn) {  // while nothing of it has come, it is as if it had never been sent
+      if (found_->stream.consumed() != 0) fail(sender_gave_up());
       answer("");
       return;
     }

@@ -52,10 +52,7 @@ void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&
   if (what == kind::call && everyone()) flags |= flag::wants_all;
   frame f = group_.make(what, sequence_, bytes.total(), flags, stream);
   body(f);
-  if (whole) {
-    f.resize((f.size() + 15) / 16 * 16, std::byte{});  // elements are read where they lie
-    bytes.append(f, static_cast<std::size_t>(bytes.total()));
-  }
+  if (whole) append_whole(f, bytes);
   const bool waits = f.size() > leaves_at_once;
   group_.post(to, std::move(f), waits ? unsent_ : nullptr);
   if (whole) return;

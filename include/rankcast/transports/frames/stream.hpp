@@ -85,6 +85,15 @@ class supply {
   std::uint64_t total_ = 0;
 };
 
+/// Puts all of a small stream at the end of the frame that announces it, aligned for any element:
+/// what stands before it has no round size.
+inline void append_whole(frame& to, supply& bytes) {
+  constexpr std::size_t alignment = 16;
+  if (bytes.total() == 0) return;
+  to.resize((to.size() + alignment - 1) / alignment * alignment, std::byte{0});
+  bytes.append(to, static_cast<std::size_t>(bytes.total()));
+}
+
 /// The sending end of a stream that was announced and not sent at once.
 struct outgoing {
   int to = 0;

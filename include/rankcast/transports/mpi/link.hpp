@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -26,27 +27,35 @@ namespace rankcast::inline v0::mpi {
 
 class mpi_link final : public frames::link {
  public:
-  /// Collective over `lent`, within `limit`. The lent communicator and its error handler are left as
-  /// they are.
+  /// Collective over `lent`, within `limit`. The lent communicator and its error handler are left
+  /// as they are.
   mpi_link(MPI_Comm lent, deadline limit) {
-    int level = MPI_THREAD_SINGLE;
-    int is_main = 0;
-    check(MPI_Query_thread(&level), "MPI_Query_thread");
-    check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
-    any_thread_ = level == MPI_THREAD_MULTIPLE;
-    if (!any_thread_ && is_main == 0) throw usage_error(wrong_thread());
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Comm_idup(lent, &comm_, &request), "MPI_Comm_idup");
-    complete(request, limit, "MPI_Comm_idup");
+    any_thread_ = any_thread_may_call();
+    auto first = std::make_unique<handshake>();
+    check(MPI_Comm_idup(lent, &first->comm, &first->request), "MPI_Comm_idup");
+    complete(first, limit, "MPI_Comm_idup");
+    comm_ = first->comm;
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     spins_ = spins_of_this_host(size_);
     ended_.resize(static_cast<std::size_t>(size_));
-    require_same_build(limit);
+    require_same_build(first, limit);
   }
   mpi_link(const mpi_link&) = delete;
   mpi_link& operator=(const mpi_link&) = delete;
+
+  /// Whether MPI takes calls of all threads. Throws usage_error when it does not, and this is not
+  /// the thread that initialised it.
+  [[nodiscard]] static bool any_thread_may_call() {
+    int level = MPI_THREAD_SINGLE;
+    int is_main = 0;
+    check(MPI_Query_thread(&level), "MPI_Query_thread");
+    if (level == MPI_THREAD_MULTIPLE) return true;
+    check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
+    if (is_main == 0) throw usage_error(wrong_thread());
+    return false;
+  }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
@@ -83,8 +92,8 @@ class mpi_link final : public frames::link {
       return;
     }
     // MPI has no sleep that a message ends, so this is a poll whose period grows with the wait.
-    const auto period = std::chrono::microseconds(
-        std::clamp((attempt - spins_ - yields) / 4, 20, 1000));
+    const auto period =
+        std::chrono::microseconds(std::clamp((attempt - spins_ - yields) / 4, 20, 1000));
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(limit, period));
   }
 
@@ -131,6 +140,13 @@ class mpi_link final : public frames::link {
   static constexpr int tag = 0x5243;
   static constexpr std::size_t most_receives = 64;
 
+  // What MPI writes while the link is made.
+  struct handshake {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    std::uint64_t mine = 0;
+    std::vector<std::uint64_t> all;
+  };
   struct outgoing {
     int to = 0;
     frames::frame data;
@@ -143,7 +159,8 @@ class mpi_link final : public frames::link {
   };
 
   [[nodiscard]] static std::string wrong_thread() {
-    return "MPI was initialised without MPI_THREAD_MULTIPLE: calls on its groups are for the thread "
+    return "MPI was initialised without MPI_THREAD_MULTIPLE: calls on its groups are for the "
+           "thread "
            "that initialised it (mpi::environment asks for MPI_THREAD_MULTIPLE)";
   }
 
@@ -165,13 +182,14 @@ class mpi_link final : public frames::link {
     return processes <= sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 0;
   }
 
-  void complete(MPI_Request& request, deadline limit, const char* call) {
+  void complete(std::unique_ptr<handshake>& h, deadline limit, const char* call) {
     const auto begin = steady_clock::now();
     for (int attempt = 0;; ++attempt) {
       int done = 0;
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+      check(MPI_Test(&h->request, &done, MPI_STATUS_IGNORE), call);
       if (done != 0) return;
       if (limit.expired()) {
+        (void)h.release();  // MPI writes there when the others come late: never given back
         const auto waited = steady_clock::now() - begin;
         throw timeout_error(std::string(call) + ": timed out after " + seconds_text(waited) +
                                 "; not all processes of the communicator have called it",
@@ -182,23 +200,24 @@ class mpi_link final : public frames::link {
   }
 
   // All processes speak the same frames, in the same byte order.
-  void require_same_build(deadline limit) {
-    const std::uint64_t mine =
+  void require_same_build(std::unique_ptr<handshake>& h, deadline limit) {
+    h->mine =
         (std::uint64_t{RANKCAST_VERSION_MAJOR} << 48 | std::uint64_t{RANKCAST_VERSION_MINOR} << 40 |
          std::uint64_t{sizeof(frames::frame_header)} << 32 | frames::frame_header{}.magic);
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm_, &request),
+    h->all.resize(static_cast<std::size_t>(size_));
+    check(MPI_Iallgather(&h->mine, 1, MPI_UINT64_T, h->all.data(), 1, MPI_UINT64_T, comm_,
+                         &h->request),
           "MPI_Iallgather");
-    complete(request, limit, "MPI_Iallgather");
+    complete(h, limit, "MPI_Iallgather");
     std::vector<int> others;
     for (int r = 0; r < size_; ++r) {
-      if (all[static_cast<std::size_t>(r)] != mine) others.push_back(r);
+      if (h->all[static_cast<std::size_t>(r)] != h->mine) others.push_back(r);
     }
     if (!others.empty()) {
-      throw mismatch_error("mpi: the processes run different builds of rankcast: " +
-                               rank_list(others) + " another one than rank " + std::to_string(rank_),
-                           "build", others);
+      throw mismatch_error(
+          "mpi: the processes run different builds of rankcast: " + rank_list(others) +
+              " another one than rank " + std::to_string(rank_),
+          "build", others);
     }
   }
 

@@ -23,8 +23,8 @@ inline void check(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw transport_error(std::string(call) + ": " + std::string(text, static_cast<std::size_t>(length)),
-                        code);
+  throw transport_error(
+      std::string(call) + ": " + std::string(text, static_cast<std::size_t>(length)), code);
 }
 
 }  // namespace rankcast::inline v0::mpi

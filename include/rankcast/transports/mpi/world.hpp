@@ -23,26 +23,28 @@ struct group_options {
 /// as it is, with its error handler; it may be freed when this returns. `split` of the group makes
 /// no MPI communicators.
 ///
-/// Errors   usage_error (MPI is not initialised; this is not its thread), timeout_error when not
+/// Errors   usage_error (MPI is not initialised, or finalised; this is not its thread),
+/// timeout_error when not
 ///          all processes call it within the default limit, mismatch_error when they run different
 ///          builds, transport_error with MPI's text.
 /// Cost     collective over `lent`: one MPI_Comm_idup the first time, local for the same
 ///          communicator later. Its duplicate lives until MPI ends.
 [[nodiscard]] inline communicator adopt(MPI_Comm lent, const group_options& options = {}) {
   int begun = 0;
+  int ended = 0;
   check(MPI_Initialized(&begun), "MPI_Initialized");
+  check(MPI_Finalized(&ended), "MPI_Finalized");
   if (begun == 0) {
     throw usage_error("mpi::adopt: MPI is not initialised; make an mpi::environment first");
   }
-  int ended = 0;
-  check(MPI_Finalized(&ended), "MPI_Finalized");
   if (ended != 0) throw usage_error("mpi::adopt: MPI has been finalised in this process");
   if (lent == MPI_COMM_NULL) throw usage_error("mpi::adopt: the communicator is MPI_COMM_NULL");
   int between = 0;
   check(MPI_Comm_test_inter(lent, &between), "MPI_Comm_test_inter");
   if (between != 0) throw usage_error("mpi::adopt: an intercommunicator has two groups");
-  const auto link = detail::link_of(
-      lent, deadline::after(options.default_timeout.or_else(library_timeout())));
+  (void)mpi_link::any_thread_may_call();
+  const auto link =
+      detail::link_of(lent, deadline::after(options.default_timeout.or_else(library_timeout())));
   std::vector<int> ranks;
   for (int r = 0; r < link->size(); ++r) ranks.push_back(r);
   // All processes adopt the same communicator equally often.
@@ -50,7 +52,7 @@ struct group_options {
   auto transport = std::make_shared<frames::frames_transport>(
       link, frames::frames_transport::mix(parts), link->rank(), ranks,
       "group '" + options.name + "' of " + std::to_string(link->size()), options.sizes);
-  return {std::move(transport), options.name,           ranks, link->rank(),
+  return {std::move(transport),    options.name,      ranks, link->rank(),
           options.default_timeout, options.completion};
 }
 
