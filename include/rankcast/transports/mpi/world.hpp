@@ -23,10 +23,9 @@ struct group_options {
 /// as it is, with its error handler; it may be freed when this returns. `split` of the group makes
 /// no MPI communicators.
 ///
-/// Errors   usage_error (MPI is not initialised, or finalised; this is not its thread),
-/// timeout_error when not
-///          all processes call it within the default limit, mismatch_error when they run different
-///          builds, transport_error with MPI's text.
+/// Errors   usage_error (MPI is not initialised, or finalised; this is not its thread; no group of
+///          processes), timeout_error when not all processes call it within the default limit,
+///          mismatch_error when they run different builds, transport_error with MPI's text.
 /// Cost     collective over `lent`: one MPI_Comm_idup the first time, local for the same
 ///          communicator later. Its duplicate lives until MPI ends.
 [[nodiscard]] inline communicator adopt(MPI_Comm lent, const group_options& options = {}) {
