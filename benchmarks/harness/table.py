@@ -15,7 +15,7 @@ def machine():
             if line.startswith("model name"):
                 model = line.split(":", 1)[1].strip()
                 break
-    return f"{model}, {os.cpu_count()} processors, {platform.system()} {platform.release()}"
+    return f"{model}, {os.cpu_count()} processors, {platform.system()} {platform.release().split("-")[0]}"
 
 
 def layout(head, lines):

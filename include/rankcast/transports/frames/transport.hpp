@@ -1,9 +1,8 @@
-/// The transport between ranks that send each other frames: it hands every frame that arrives to
-/// the call it belongs to, and lets the calls go on.
+/// The transport between ranks that send each other frames: it keeps what is in flight, and lets it
+/// go on.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -16,6 +15,7 @@
 #include "rankcast/core/work.hpp"
 #include "rankcast/transports/frames/call.hpp"
 #include "rankcast/transports/frames/group.hpp"
+#include "rankcast/transports/frames/inbox.hpp"
 #include "rankcast/transports/frames/letter.hpp"
 
 namespace rankcast::inline v0::frames {
@@ -31,7 +31,7 @@ class frames_transport final : public transport, public waiter {
   ~frames_transport() override {
     try {
       group_.post_all(
-          group_.make(kind::leave, next_sequence_, 0, closed_ ? flag::closed : flag::none));
+          group_.make(kind::leave, flying_.next_sequence, 0, closed_ ? flag::closed : flag::none));
     } catch (...) {  // who cannot be told will find out by its own time limit
     }
     group_.lines->close(group_.id);
@@ -46,8 +46,8 @@ class frames_transport final : public transport, public waiter {
     require_open(op);
     ++group_.counters.operations;
     if (is_point_to_point(op.code)) {
-      letters_.push_back(std::make_shared<letter>(group_, box_, op, next_letter_++, *this));
-      auto f = letters_.back();
+      flying_.letters.push_back(std::make_shared<letter>(group_, flying_.box, op, next_letter_++, *this));
+      auto f = flying_.letters.back();
       progress();
       return f;
     }
@@ -65,8 +65,8 @@ class frames_transport final : public transport, public waiter {
   bool progress() override {
     try {
       group_.lines->progress();
-      const bool heard = hear();
-      if (calls_.empty() && letters_.empty()) return heard;
+      const bool heard = inbox_.hear();
+      if (flying_.calls.empty() && flying_.letters.empty()) return heard;
       if (!group_.revoked()) {
         const bool moved = advance_all();
         // Frames that move nothing here put no deadline off.
@@ -85,7 +85,7 @@ class frames_transport final : public transport, public waiter {
   void listen() override {
     try {
       group_.lines->progress();
-      hear();
+      inbox_.hear();
     } catch (const error& e) {
       revoke(group_.name + ": rank " + std::to_string(group_.rank) + ": " + e.what());
     }
@@ -94,8 +94,8 @@ class frames_transport final : public transport, public waiter {
   void pause(int attempt, std::chrono::nanoseconds limit) override {
     if (attempt > patience) idle_polls_ = 63;  // after giving the core away, look at the clock
     steady_clock::time_point first = steady_clock::time_point::max();
-    for (const auto& c : calls_) first = std::min(first, c->until().at());
-    for (const auto& l : letters_) first = std::min(first, l->until().at());
+    for (const auto& c : flying_.calls) first = std::min(first, c->until().at());
+    for (const auto& l : flying_.letters) first = std::min(first, l->until().at());
     if (first != steady_clock::time_point::max()) {
       limit = std::clamp<std::chrono::nanoseconds>(first - steady_clock::now(),
                                                    std::chrono::nanoseconds(0), limit);
@@ -103,7 +103,7 @@ class frames_transport final : public transport, public waiter {
     group_.lines->pause(attempt, limit);
   }
 
-  [[nodiscard]] bool busy() const noexcept override { return !calls_.empty() || !letters_.empty(); }
+  [[nodiscard]] bool busy() const noexcept override { return !flying_.calls.empty() || !flying_.letters.empty(); }
 
   std::shared_ptr<transport> subgroup(std::span<const int> ranks, std::uint64_t key,
                                       const std::string& group_name) override {
@@ -127,11 +127,11 @@ class frames_transport final : public transport, public waiter {
   }
 
   void abandon(flight& f) noexcept override {
-    for (auto it = letters_.begin(); it != letters_.end(); ++it) {
+    for (auto it = flying_.letters.begin(); it != flying_.letters.end(); ++it) {
       if (it->get() == &f) {
         (*it)->withdraw();
         if (advancing_) (*it)->fail(nullptr);  // by a decoder: the list is being walked
-        else letters_.erase(it);
+        else flying_.letters.erase(it);
         return;
       }
     }
@@ -141,7 +141,7 @@ class frames_transport final : public transport, public waiter {
       fail_all();
       return;
     }
-    for (const auto& c : calls_) {
+    for (const auto& c : flying_.calls) {
       if (c.get() == &f) c->fail(nullptr);
     }
   }
@@ -151,7 +151,7 @@ class frames_transport final : public transport, public waiter {
   void check() override {
     group_.lines->require_thread();
     group_.lines->progress();
-    hear();
+    inbox_.hear();
     if (!group_.revoked()) return;
     const auto& [why, by] = group_.cause();
     std::rethrow_exception(later_error(why, group_.name, by));
@@ -195,7 +195,6 @@ class frames_transport final : public transport, public waiter {
     bool& walking;
   };
 
-  static constexpr std::uint64_t no_sequence = ~std::uint64_t{0};
   static constexpr int patience = 2000;  // polls before the clock is read at each of them
 
   void require_open(const operation& op) {
@@ -207,10 +206,10 @@ class frames_transport final : public transport, public waiter {
   }
 
   std::shared_ptr<call> append(const operation& op) {
-    calls_.push_back(std::make_shared<call>(group_, next_sequence_, op, *this));
-    group_.past[next_sequence_ % window].record = calls_.back()->record();
-    ++next_sequence_;
-    return calls_.back();
+    flying_.calls.push_back(std::make_shared<call>(group_, flying_.next_sequence, op, *this));
+    group_.past[flying_.next_sequence % window].record = flying_.calls.back()->record();
+    ++flying_.next_sequence;
+    return flying_.calls.back();
   }
 
   // Calls show themselves as soon as all peers have room, go on in order, and leave when complete.
@@ -218,30 +217,30 @@ class frames_transport final : public transport, public waiter {
     const walk here(advancing_);
     bool moved = false;
     bool turn = true;
-    for (const auto& c : calls_) {
+    for (const auto& c : flying_.calls) {
       if (!c->publish()) break;
       moved = c->advance(turn) || moved;
       turn = c->released();
     }
-    for (const auto& l : letters_) l->match();
-    for (const auto& l : letters_) {
+    for (const auto& l : flying_.letters) l->match();
+    for (const auto& l : flying_.letters) {
       l->advance();
       moved = moved || l->done;
     }
-    std::erase_if(calls_, [](const auto& c) { return c->done; });
-    std::erase_if(letters_, [](const auto& l) { return l->done; });
+    std::erase_if(flying_.calls, [](const auto& c) { return c->done; });
+    std::erase_if(flying_.letters, [](const auto& l) { return l->done; });
     return moved;
   }
 
   // Nothing moves: has a deadline passed, or has somebody gone for whom we wait?
   void give_up_if_due() {
     give_calls_up_if_due();
-    for (const auto& l : letters_) l->give_up_if_due();
-    std::erase_if(letters_, [](const auto& l) { return l->done; });
+    for (const auto& l : flying_.letters) l->give_up_if_due();
+    std::erase_if(flying_.letters, [](const auto& l) { return l->done; });
   }
 
   void give_calls_up_if_due() {
-    for (const auto& c : calls_) {
+    for (const auto& c : flying_.calls) {
       if (auto cause = c->hopeless()) {
         claim(group_, std::move(*cause));
         throw group_revoked{};
@@ -252,18 +251,18 @@ class frames_transport final : public transport, public waiter {
   // The group is revoked: every call in flight gets its error.
   void fail_all() noexcept {
     const auto& [why, by] = group_.cause();
-    for (const auto& c : calls_) {
+    for (const auto& c : flying_.calls) {
       if (!c->settle()) c->fail(error_of_call(why, group_.name, by, c->sequence(), group_.rank));
     }
-    for (const auto& l : letters_) l->fail(later_error(why, group_.name, by));
-    calls_.clear();
-    letters_.clear();
+    for (const auto& l : flying_.letters) l->fail(later_error(why, group_.name, by));
+    flying_.calls.clear();
+    flying_.letters.clear();
   }
 
   // A decoder waits for more of its message.
   void wait_once(int attempt) override {
     group_.lines->progress();
-    bool moved = hear();
+    bool moved = inbox_.hear();
     if (group_.revoked()) throw group_revoked{};
     moved = detail::progress_others(this).moved || moved;
     if (attempt % 64 == 63 || attempt > patience) give_calls_up_if_due();
@@ -271,220 +270,13 @@ class frames_transport final : public transport, public waiter {
     pause(attempt, std::chrono::milliseconds(1));
   }
 
-  // Takes in what has arrived. True if anything had.
-  bool hear() {
-    arrived_.clear();
-    group_.lines->take(group_.id, arrived_);
-    for (frame& f : arrived_) {
-      const int source = header_of(f).source;
-      try {
-        hear(std::move(f));
-      } catch (const error& e) {
-        revocation r;
-        r.sequence = no_sequence;
-        r.text = group_.name + ": rank " + std::to_string(group_.rank) +
-                 " cannot read a frame of rank " + std::to_string(source) + ": " + e.what();
-        claim(group_, std::move(r));
-      }
-    }
-    return !arrived_.empty();
-  }
-
-  void hear(frame f) {
-    const frame_header h = header_of(f);
-    if (h.source < 0 || h.source >= group_.size) throw decode_error("its rank is unknown");
-    peer& from = group_.of(h.source);
-    from.released = std::max(from.released, h.released);
-    detail::byte_reader in(body_of(f), "frame");
-    const bool of_call = h.what == kind::call || h.what == kind::slice || h.what == kind::done ||
-                         (h.what == kind::chunk && h.phase != letter::phase);
-    if (of_call && h.sequence >= group_.released + window) {
-      throw decode_error("it is ahead of the window");
-    }
-    switch (h.what) {
-      case kind::call: hear_call(h, in, std::move(f)); return;
-      case kind::slice: {
-        if (h.sequence < group_.released) break;
-        peer_call& c = group_.call_of(h.source, h.sequence);
-        if (c.streams[1].announced()) throw decode_error("it comes twice");
-        c.slice_failure = in.get_text();
-        begin_stream(c.streams[1], h, in, std::move(f));
-        return;
-      }
-      case kind::chunk: hear_chunk(h, std::move(f)); return;
-      case kind::grant:
-        for (const auto& c : calls_) {
-          if (h.phase != letter::phase && c->sequence() == h.sequence) c->granted(h.source, h);
-        }
-        for (const auto& l : letters_) {
-          if (h.phase == letter::phase && l->sends(h.sequence)) l->granted(h);
-        }
-        break;
-      case kind::done:
-        if (h.sequence >= group_.released) {
-          peer_call& c = group_.call_of(h.source, h.sequence);
-          c.failure = in.get_text();
-          c.consumed = true;
-        }
-        break;
-      case kind::tick: break;
-      case kind::revoke: group_.revoke(read_revocation(in), h.source); break;
-      case kind::leave: ((h.flags & flag::closed) != 0 ? from.closed : from.left) = true; break;
-      case kind::letter: {
-        const auto [place, is_new] = box_.try_emplace({h.source, h.sequence});
-        if (!is_new) throw decode_error("it comes twice");
-        arrived_letter& l = place->second;
-        l.tag = h.tag;
-        l.whole = (h.flags & flag::complete) != 0;
-        read_offer(in, l.offer);
-        begin_stream(l.stream, h, in, std::move(f));
-        return;
-      }
-      case kind::answer:
-        for (const auto& l : letters_) {
-          if (l->sends(h.sequence)) l->answered(h, in.get_text());
-        }
-        break;
-      case kind::withdraw:
-        if (auto it = box_.find({h.source, h.sequence}); it != box_.end()) {
-          it->second.withdrawn = true;
-          if (!it->second.taken) box_.erase(it);
-        }
-        break;
-    }
-    group_.lines->recycle(std::move(f));
-  }
-
-  void hear_call(const frame_header& h, detail::byte_reader& in, frame f) {
-    if (h.sequence < group_.released) {
-      arrived_offer late;
-      read_offer(in, late);
-      require_sound(late);
-      if (late.refusal.empty()) compare_late(h, late.record);
-      if ((h.flags & flag::wants_all) != 0) answer_late(h);
-      if ((h.flags & flag::complete) == 0 && h.position != 0) {  // its sender waits for room
-        group_.post(h.source, group_.make(kind::grant, h.sequence, h.position, flag::skip));
-      }
-      group_.lines->recycle(std::move(f));
-      return;
-    }
-    peer_call& c = group_.call_of(h.source, h.sequence);
-    const bool notice = (h.flags & flag::notice) != 0;
-    if (notice && c.known) {
-      group_.lines->recycle(std::move(f));
-      return;
-    }
-    if (c.arrived) throw decode_error("it comes twice");
-    read_offer(in, c.offer);
-    require_sound(c.offer);
-    c.known = true;
-    peer& from = group_.of(h.source);
-    from.last_file = c.offer.file;
-    from.last = {true,
-                 h.sequence,
-                 c.offer.record.code,
-                 from.last_file.c_str(),
-                 c.offer.record.where.line,
-                 steady_clock::now()};
-    if (notice) {
-      group_.lines->recycle(std::move(f));
-      return;
-    }
-    c.arrived = true;
-    c.wants_all = (h.flags & flag::wants_all) != 0;
-    for (const auto& own : calls_) {
-      if (c.wants_all && own->sequence() == h.sequence) own->asked_by(h.source);
-    }
-    if (!c.offer.refusal.empty()) {
-      c.consumed = true;
-      for (const auto& own : calls_) {
-        if (own->sequence() == h.sequence) own->refused_by(h.source);
-      }
-    }
-    begin_stream(c.streams[0], h, in, std::move(f));
-  }
-
-  // What its sender would have refused itself.
-  void require_sound(const call_offer& o) const {
-    if (!o.refusal.empty()) return;
-    const call_record& r = o.record;
-    const bool no_root = has_root(r.code) && (r.root < 0 || r.root >= group_.size);
-    const bool no_counts =
-        !o.counts.empty() && o.counts.size() != static_cast<std::size_t>(group_.size);
-    if (no_root || no_counts) throw decode_error("its call is none of this group");
-  }
-
-  // A peer that waits for all comes to a call that this rank has left.
-  void answer_late(const frame_header& h) {
-    const past_call& past = group_.past[h.sequence % window];
-    if (h.sequence + window < next_sequence_ || past.told_all) return;
-    operation op;
-    op.code = past.record.code;
-    op.root = past.record.root;
-    if (!needs(op, h.source, group_.rank)) {  // else it has been sent
-      frame f = group_.make(kind::call, h.sequence, 0, flag::complete);
-      write_offer(f, past.record, {}, {});
-      group_.post(h.source, std::move(f));
-    }
-    group_.post_done(h.source, h.sequence, past.failure);
-  }
-
-  // A peer makes another call than this rank made and left: found late, but found.
-  void compare_late(const frame_header& h, const call_record& theirs) {
-    if (h.sequence + window < next_sequence_) return;
-    std::vector<const call_record*> records(static_cast<std::size_t>(group_.size), nullptr);
-    records[static_cast<std::size_t>(h.source)] = &theirs;
-    records[static_cast<std::size_t>(group_.rank)] = &group_.past[h.sequence % window].record;
-    if (theirs.code == group_.past[h.sequence % window].record.code) return;
-    if (const auto d = compare_calls(records)) {
-      operation op;
-      op.code = theirs.code;
-      claim(group_, mismatch(group_.name, op, h.sequence, *d));
-    }
-  }
-
-  // The stream that a head frame announces, and, when it is small, brings.
-  void begin_stream(incoming& s, const frame_header& h, const detail::byte_reader& in, frame f) {
-    s.announce(h.position);
-    if ((h.flags & flag::complete) == 0) {
-      group_.lines->recycle(std::move(f));
-      return;
-    }
-    if (in.rest().size() < h.position) throw decode_error("its data are cut off");
-    if (h.position == 0) {
-      group_.lines->recycle(std::move(f));
-      return;
-    }
-    const std::size_t offset = f.size() - static_cast<std::size_t>(h.position);
-    s.push_whole(std::move(f), offset);
-  }
-
-  void hear_chunk(const frame_header& h, frame f) {
-    incoming* s = nullptr;
-    if (h.phase == letter::phase) {
-      const auto it = box_.find({h.source, h.sequence});
-      if (it != box_.end()) s = &it->second.stream;
-    } else if (h.sequence >= group_.released && h.phase < 2) {
-      s = &group_.call_of(h.source, h.sequence).streams[h.phase];
-    }
-    if (s == nullptr || !s->announced()) {  // of a call that is over
-      group_.lines->recycle(std::move(f));
-      return;
-    }
-    s->push(std::move(f));
-    if (s->overrun()) throw decode_error("it sends more than was asked for");
-  }
-
   group group_;
+  in_flight flying_;
+  inbox inbox_{group_, flying_};
   bool closed_ = false;
-  bool advancing_ = false;
-  std::uint64_t next_sequence_ = 0;
+  bool advancing_ = false;  // the lists are being walked
   std::uint64_t next_letter_ = 0;
   unsigned idle_polls_ = 0;
-  std::vector<std::shared_ptr<call>> calls_;      // in start order
-  std::vector<std::shared_ptr<letter>> letters_;  // sends and receives, in start order
-  mailbox box_;
-  std::vector<frame> arrived_;
 };
 
 }  // namespace rankcast::inline v0::frames
