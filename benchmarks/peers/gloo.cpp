@@ -1,9 +1,9 @@
 // gloo over its TCP transport on the loopback interface, one process per rank. Takes the drivers'
 // command line (support/command.hpp); --store is a folder in which the ranks find each other.
 #include <gloo/allgather.h>
-#include <gloo/gather.h>
 #include <gloo/allreduce.h>
 #include <gloo/broadcast.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>

@@ -69,7 +69,8 @@ TEST(streams, a_reader_refuses_what_the_root_streams) {
         rankcast::broadcast(world, data, {.timeout = 3s});
         EXPECT_LT(support::seconds_since(begin), 1);
       } else {
-        (void)error_of<rankcast::usage_error>([&] { rankcast::broadcast(world, data, {.root = 9}); });
+        (void)error_of<rankcast::usage_error>(
+            [&] { rankcast::broadcast(world, data, {.root = 9}); });
       }
       goes_on(world);
     });
@@ -110,7 +111,8 @@ TEST(streams, a_refused_call_that_comes_late_is_not_compared) {
   });
 }
 
-// Buffers of a refused call are not looked at: not those of a device, nor later those that are gone.
+// Buffers of a refused call are not looked at: not those of a device, nor later those that are
+// gone.
 TEST(streams, a_refused_exchange_in_place_leaves_its_buffer_alone) {
   run_ranks(2, [](communicator& world) {
     rankcast::operation op;

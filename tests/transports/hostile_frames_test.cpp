@@ -34,10 +34,13 @@ class scripted_link final : public fr::link {
 
 struct world {
   std::shared_ptr<scripted_link> link = std::make_shared<scripted_link>();
-  communicator comm{std::make_shared<fr::frames_transport>(link, 1, 0, std::vector<int>{0, 1},
-                                                           "group 'world' of 2",
-                                                           fr::settings{256, 64, 3}),
-                    "world", {0, 1}, 0, timeout(200ms)};
+  communicator comm{
+      std::make_shared<fr::frames_transport>(link, 1, 0, std::vector<int>{0, 1},
+                                             "group 'world' of 2", fr::settings{256, 64, 3}),
+      "world",
+      {0, 1},
+      0,
+      timeout(200ms)};
 
   static fr::frame head(fr::kind what, const operation& op, std::uint64_t sequence,
                         std::size_t bytes, std::uint8_t phase = 0, const std::string& refusal = {},

@@ -21,9 +21,7 @@ class byte_writer {
   explicit byte_writer(Bytes& out) noexcept : out_(out) {}
   template <class T>
     requires std::is_trivially_copyable_v<T>
-  void put(T value) {
-    put_bytes(std::as_bytes(std::span(&value, 1)));
-  }
+  void put(T value) { put_bytes(std::as_bytes(std::span(&value, 1))); }
   void put_text(std::string_view text) {
     put(static_cast<std::uint32_t>(text.size()));
     put_bytes(std::as_bytes(std::span(text)));
@@ -44,12 +42,11 @@ class byte_reader {
  public:
   byte_reader(std::span<const std::byte> in, const char* what) noexcept : in_(in), what_(what) {}
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  T get() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
-    return value;
-  }
+    requires std::is_trivially_copyable_v<T> T get() {
+      T value;
+      std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+      return value;
+    }
   std::string get_text() {
     const auto bytes = take(get<std::uint32_t>());
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

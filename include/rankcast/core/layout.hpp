@@ -161,8 +161,8 @@ class run_walker {
   std::array<std::int64_t, max_dimensions> index_{};
 };
 
-/// f(position from `first`, offset in the layout, length) for each run of [first, first + count), in
-/// elements.
+/// f(position from `first`, offset in the layout, length) for each run of [first, first + count),
+/// in elements.
 template <class F>
 void for_each_run(const layout& l, std::int64_t first, std::int64_t count, F&& f) {
   run_walker walker(l, first);

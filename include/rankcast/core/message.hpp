@@ -47,7 +47,8 @@ class RANKCAST_API segment_reader {
 inline void require_segment(std::span<const std::uint64_t> sizes, std::size_t next,
                             std::size_t bytes) {
   if (next < sizes.size() && sizes[next] == bytes) return;
-  throw decode_error("message: a segment of " + std::to_string(bytes) + " bytes is read, there is " +
+  throw decode_error("message: a segment of " + std::to_string(bytes) +
+                     " bytes is read, there is " +
                      (next < sizes.size() ? "one of " + std::to_string(sizes[next]) + " bytes"
                                           : std::string("none")));
 }

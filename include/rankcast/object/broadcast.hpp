@@ -26,9 +26,9 @@ struct broadcast_object_call : object_call<object_source<T>, object_sink<T>> {
 /// used again. The root's object is not copied.
 ///
 /// Errors   as broadcast. mismatch_error when ranks name different types. What the root's encoder
-///          throws the root keeps, the others get remote_error; what a decoder throws (decode_error)
-///          its rank keeps, and, with completion::everyone, the others get remote_error. The object
-///          of a rank that threw is valid, of no particular value.
+///          throws the root keeps, the others get remote_error; what a decoder throws
+///          (decode_error) its rank keeps, and, with completion::everyone, the others get
+///          remote_error. The object of a rank that threw is valid, of no particular value.
 /// Cost     one message. Small: encoded into the message itself. Bulk data (64 KiB and more in one
 ///          piece) are read where they lie and written where they go, not copied in between.
 template <class T>

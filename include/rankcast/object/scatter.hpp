@@ -19,8 +19,8 @@ struct no_objects {};
 // What the root scatters: a range of T, or `nothing` where this rank is known not to be the root.
 template <class Items, class T>
 concept objects_to_scatter = std::is_same_v<Items, nothing_t> ||
-    (std::ranges::forward_range<const Items&> && std::ranges::sized_range<const Items&> &&
-     std::is_same_v<std::ranges::range_value_t<const Items&>, T>);
+    (std::ranges::forward_range<const Items&>&& std::ranges::sized_range<const Items&>&&
+         std::is_same_v<std::ranges::range_value_t<const Items&>, T>);
 
 template <class T, class Items>
 struct scatter_object_call : object_call<objects_source<T, Items>, object_sink<T>> {

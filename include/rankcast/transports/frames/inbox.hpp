@@ -1,5 +1,5 @@
-/// Hands every frame that arrives to the call or letter it belongs to. Frames of calls that are over
-/// are answered or dropped here; what cannot be read ends the group.
+/// Hands every frame that arrives to the call or letter it belongs to. Frames of calls that are
+/// over are answered or dropped here; what cannot be read ends the group.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,8 @@ class frames_transport final : public transport, public waiter {
     require_open(op);
     ++group_.counters.operations;
     if (is_point_to_point(op.code)) {
-      flying_.letters.push_back(std::make_shared<letter>(group_, flying_.box, op, next_letter_++, *this));
+      flying_.letters.push_back(
+          std::make_shared<letter>(group_, flying_.box, op, next_letter_++, *this));
       auto f = flying_.letters.back();
       progress();
       return f;
@@ -103,7 +104,9 @@ class frames_transport final : public transport, public waiter {
     group_.lines->pause(attempt, limit);
   }
 
-  [[nodiscard]] bool busy() const noexcept override { return !flying_.calls.empty() || !flying_.letters.empty(); }
+  [[nodiscard]] bool busy() const noexcept override {
+    return !flying_.calls.empty() || !flying_.letters.empty();
+  }
 
   std::shared_ptr<transport> subgroup(std::span<const int> ranks, std::uint64_t key,
                                       const std::string& group_name) override {
