@@ -2,15 +2,20 @@
 // padding and NaNs between the rows; and what the unsharded row says, in float64.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "rankcast/collectives/reduce.hpp"
 #include "rankcast/core/tensor.hpp"
 #include "rankcast/parallel/logits/vocabulary.hpp"
+#include "rankcast/transports/local/threads.hpp"
 
 namespace logits_for_tests {
 
@@ -136,5 +141,48 @@ inline constexpr cut cuts[] = {
       return s;
     },
 };
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Every number of ranks, cut and type: f(vocabulary, this rank's logits, all logits).
+template <class F>
+void each_layout(std::int64_t rows, std::int64_t ids, double mean, F&& f) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    for (const cut& c : cuts) {
+      for (const dtype type : logit_types) {
+        const auto full = full_logits::random(rows, ids, type, 7u, mean);
+        rankcast::run(ranks, [&](rankcast::communicator& world) {
+          const rankcast::sharded_vocabulary vocabulary(world, c(ids, ranks, world.rank()));
+          const shard_of mine(full, vocabulary.mine());
+          f(vocabulary, mine.view, full);
+        });
+      }
+    }
+  }
+}
+
+// Calls f(vocabulary, rank) on every rank, wants E with all `texts` in it on each of `where` (all
+// ranks when empty), and a group that works afterwards.
+template <class E, class F>
+void expect_refused(int ranks, std::int64_t ids, const std::vector<std::string>& texts, F&& f,
+                    int only_rank = -1) {
+  rankcast::run(ranks, [&](rankcast::communicator& world) {
+    const rankcast::sharded_vocabulary vocabulary(world, ids);
+    try {
+      f(vocabulary);
+      ADD_FAILURE() << "rank " << world.rank() << " was not refused";
+    } catch (const rankcast::error& e) {
+      const bool mine = only_rank < 0 || world.rank() == only_rank;
+      if (mine) EXPECT_NE(dynamic_cast<const E*>(&e), nullptr) << e.what();
+      else EXPECT_NE(dynamic_cast<const rankcast::remote_error*>(&e), nullptr) << e.what();
+      for (const std::string& t : texts) {
+        EXPECT_NE(std::string(e.what()).find(t), std::string::npos) << t << ": " << e.what();
+      }
+    }
+    int ones = 1;
+    rankcast::all_reduce(world, ones);
+    EXPECT_EQ(ones, ranks);
+  });
+}
 
 }  // namespace logits_for_tests
