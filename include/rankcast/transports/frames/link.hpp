@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -42,11 +41,16 @@ class RANKCAST_API link {
     const std::lock_guard lock(mutex_);
     inboxes_[group];
   }
-  /// Frames of this group are dropped from now on.
-  void close(std::uint64_t group) noexcept {
+  /// Frames of this group are dropped from now on. Its number is forgotten when `leaving` peers more
+  /// have left it, for then none of its frames is on its way.
+  void close(std::uint64_t group, int leaving) noexcept {
     const std::lock_guard lock(mutex_);
-    inboxes_.erase(group);
-    ended_.insert(group);
+    const auto box = inboxes_.find(group);
+    if (box != inboxes_.end()) {
+      for (const frame& f : box->second) leaving -= header_of(f).what == kind::leave ? 1 : 0;
+      inboxes_.erase(box);
+    }
+    if (leaving > 0) ended_.emplace(group, leaving);
   }
   /// Appends the frames that have arrived for a group, in order.
   void take(std::uint64_t group, std::vector<frame>& to) {
@@ -82,7 +86,9 @@ class RANKCAST_API link {
     const frame_header h = header_of(f);
     if (h.magic != frame_header{}.magic) return;
     const std::lock_guard lock(mutex_);
-    if (ended_.count(h.group) == 0) inboxes_[h.group].push_back(std::move(f));
+    const auto ended = ended_.find(h.group);
+    if (ended == ended_.end()) inboxes_[h.group].push_back(std::move(f));
+    else if (h.what == kind::leave && --ended->second == 0) ended_.erase(ended);
   }
 
  private:
@@ -90,7 +96,7 @@ class RANKCAST_API link {
 
   std::mutex mutex_;
   std::map<std::uint64_t, std::vector<frame>> inboxes_;
-  std::set<std::uint64_t> ended_;
+  std::map<std::uint64_t, int> ended_;  // peers that have not left yet
   std::vector<frame> spare_;
 };
 

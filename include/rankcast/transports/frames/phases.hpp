@@ -165,7 +165,10 @@ inline std::optional<revocation> call::hopeless() {
   if (missing.empty())
     r.text += ", waiting for earlier calls of this rank or for its data to leave";
   for (const int m : missing) {
-    const bool here = theirs(m).known || group_.of(m).released > sequence_;
+    // The slot of a call that has not begun, or is over here, may be another call's.
+    const bool slot_is_ours = phase_ != phase::queued && phase_ != phase::drain;
+    const bool here = phase_ == phase::drain || group_.of(m).released > sequence_ ||
+                      (slot_is_ours && theirs(m).known);
     r.text += "; rank " + std::to_string(m) +
               (here ? " has arrived but not finished, " : " has not arrived, ") +
               last_call_text(group_.of(m).last);

@@ -34,7 +34,9 @@ class frames_transport final : public transport, public waiter {
           group_.make(kind::leave, flying_.next_sequence, 0, closed_ ? flag::closed : flag::none));
     } catch (...) {  // who cannot be told will find out by its own time limit
     }
-    group_.lines->close(group_.id);
+    const auto here = std::count_if(group_.peers.begin(), group_.peers.end(),
+                                    [](const peer& p) { return !p.left && !p.closed; });
+    group_.lines->close(group_.id, static_cast<int>(here) - 1);  // without ourselves
   }
   frames_transport(const frames_transport&) = delete;
   frames_transport& operator=(const frames_transport&) = delete;
