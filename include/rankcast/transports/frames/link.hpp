@@ -41,8 +41,8 @@ class RANKCAST_API link {
     const std::lock_guard lock(mutex_);
     inboxes_[group];
   }
-  /// Frames of this group are dropped from now on. Its number is forgotten when `leaving` peers more
-  /// have left it, for then none of its frames is on its way.
+  /// Frames of this group are dropped from now on. Its number is forgotten when `leaving` peers
+  /// more have left it, for then none of its frames is on its way.
   void close(std::uint64_t group, int leaving) noexcept {
     const std::lock_guard lock(mutex_);
     const auto box = inboxes_.find(group);
