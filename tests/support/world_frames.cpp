@@ -80,6 +80,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
   sizes.eager_bytes = options.eager_bytes;
   sizes.chunk_bytes = options.chunk_bytes;
   sizes.chunks_ahead = 3;
+  sizes.flat_ranks = options.flat_ranks;
   std::mutex mutex;
   std::exception_ptr cause;
   const auto body = [&](int rank) {

@@ -56,7 +56,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
     mpi::group_options group;
     group.default_timeout = options.default_timeout;
     group.completion = options.completion;
-    group.sizes = {options.eager_bytes, options.chunk_bytes, 3};
+    group.sizes = {options.eager_bytes, options.chunk_bytes, 3, options.flat_ranks};
     rankcast::communicator world = mpi::adopt(lent, group);
     try {
       function(world);

@@ -241,9 +241,11 @@ struct verdict {
   int refuser = -1;  // a rank it needs that cannot take part
 };
 
-/// Compares the offers (null where a rank has not arrived). `everyone`: all ranks are needed.
-[[nodiscard]] inline verdict examine(const operation& op, int rank, bool everyone,
-                                     const std::vector<const call_offer*>& offers) {
+/// Compares the offers (null where a rank has not arrived). `needed(peer)`: this rank cannot do
+/// without that one.
+template <class Needed>
+[[nodiscard]] verdict examine(const operation& op, int rank,
+                              const std::vector<const call_offer*>& offers, Needed&& needed) {
   verdict v;
   std::vector<const call_record*> records(offers.size(), nullptr);
   for (std::size_t r = 0; r < offers.size(); ++r) {
@@ -251,7 +253,7 @@ struct verdict {
     if (offers[r] == nullptr) continue;
     if (offers[r]->refusal.empty()) {
       records[r] = &offers[r]->record;
-    } else if (peer != rank && v.refuser < 0 && (everyone || needs(op, rank, peer))) {
+    } else if (peer != rank && v.refuser < 0 && needed(peer)) {
       v.refuser = peer;
     }
   }

@@ -62,7 +62,7 @@ class call final : public flight {
   }
   /// A peer waits for all, and this rank would not have told it of its call otherwise.
   void asked_by(int peer) {
-    if (phase_ == phase::queued || tells_all() || needs(op_, peer, group_.rank)) return;
+    if (phase_ == phase::queued || tells_all() || feeds(peer)) return;
     send_head(peer, kind::call, 0, supply(), [&](frame& f) { write_own_offer(f); });
   }
 
@@ -99,9 +99,19 @@ class call final : public flight {
   }
   [[nodiscard]] bool tells_all() const noexcept { return everyone() || !mine_.refusal.empty(); }
   [[nodiscard]] bool at_root() const noexcept { return group_.rank == op_.root; }
-  [[nodiscard]] bool reads_from(int r) const noexcept { return needs(op_, group_.rank, r); }
-  [[nodiscard]] bool read_by(int r) const noexcept {
-    return moves_data(op_.code) && needs(op_, r, group_.rank);
+  [[nodiscard]] bool reads_from(int r) const noexcept {
+    return r != group_.rank && group_.feeds(mine_.record, r, group_.rank);
+  }
+  [[nodiscard]] bool feeds(int r) const noexcept {
+    return r != group_.rank && group_.feeds(mine_.record, group_.rank, r);
+  }
+  // This rank passes on what it gets.
+  [[nodiscard]] bool relays() const noexcept {
+    return !at_root() && along_tree(mine_.record, group_.size, group_.sizes.flat_ranks);
+  }
+  // The rank that sends this one the root's data.
+  [[nodiscard]] int feeder() const noexcept {
+    return relays() ? tree_parent(group_.rank, op_.root, group_.size) : op_.root;
   }
   [[nodiscard]] peer_call& theirs(int r) { return group_.call_of(r, sequence_); }
   [[nodiscard]] bool arrived(int r) { return theirs(r).arrived; }
@@ -138,7 +148,7 @@ class call final : public flight {
   void encode();
   // A frame that announces a stream, and brings all of it when it is small.
   template <class Body>
-  void send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body);
+  void send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body, int tag = -1);
   [[nodiscard]] verdict compare();
   void agree();
   void move_own();
@@ -147,6 +157,8 @@ class call final : public flight {
   bool move_messages();
   bool take(int from, std::uint8_t stream, std::int64_t to_first, std::int64_t count);
   bool fold(std::int64_t to_first, std::int64_t first, std::int64_t count);
+  void relay();
+  void relay_failure(int refuser);
   void announce_slice();
   bool collect_slices();
   [[nodiscard]] bool slices_follow() const noexcept {

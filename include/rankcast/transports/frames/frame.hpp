@@ -50,7 +50,7 @@ struct frame_header {
   std::uint8_t phase = 0;  // of the stream: 0 data, 1 slices, 2 letter
   std::uint8_t unused = 0;
   std::int32_t source = 0;  // rank in the group
-  std::int32_t tag = 0;     // of a letter
+  std::int32_t tag = 0;     // of a letter; of a call that failed elsewhere: the rank where it did
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;  // of the call, or the number of the letter
   std::uint64_t position = 0;  // bytes; of call, slice and letter: the length of the stream

@@ -16,6 +16,7 @@
 #include "rankcast/core/revocation.hpp"
 #include "rankcast/core/transport.hpp"
 #include "rankcast/transports/frames/link.hpp"
+#include "rankcast/transports/frames/route.hpp"
 #include "rankcast/transports/frames/stream.hpp"
 
 namespace rankcast::inline v0::frames {
@@ -32,6 +33,7 @@ struct settings {
   std::size_t eager_bytes = 3 * 1024;    // up to here data travel with the call
   std::size_t chunk_bytes = 128 * 1024;  // of one frame
   std::size_t chunks_ahead = 8;          // a receiver grants room for so many
+  int flat_ranks = 8;                    // broadcasts to more ranks go along a tree
 };
 
 /// What a peer has shown of one call.
@@ -41,6 +43,7 @@ struct peer_call {
   bool arrived = false;    // it has made the call; data or an announcement of them came with it
   bool wants_all = false;  // it waits for all, also for those whose data it does not need
   bool consumed = false;   // its part is over
+  int refuser = -1;        // of a refusal: whose it is, where it was passed on
   std::string failure;     // how that went
   std::string slice_failure;
   std::array<incoming, 2> streams;  // its data, and its slice of the result
@@ -82,7 +85,8 @@ class group {
         size(static_cast<int>(link_ranks.size())),
         name(std::move(text)),
         sizes{s.eager_bytes, std::max<std::size_t>(s.chunk_bytes / 16, 1) * 16,
-              std::max<std::size_t>(s.chunks_ahead, 1)},  // chunks hold whole elements
+              std::max<std::size_t>(s.chunks_ahead, 1),
+              s.flat_ranks},  // chunks hold whole elements
         peers(link_ranks.size()) {
     for (std::size_t r = 0; r < peers.size(); ++r) peers[r].link_rank = link_ranks[r];
     lines->open(id);
@@ -137,6 +141,11 @@ class group {
     }
   }
 
+  /// True when rank `to` reads what rank `from` has in this call.
+  [[nodiscard]] bool feeds(const call_record& r, int from, int to) const noexcept {
+    return frames::feeds(r, from, to, size, sizes.flat_ranks);
+  }
+
   /// Lets the receiver of a stream say how much of it it has room for.
   void grant(int from, std::uint64_t sequence, std::uint8_t phase, incoming& s) {
     const std::uint64_t room = sizes.chunk_bytes * sizes.chunks_ahead;
@@ -153,9 +162,10 @@ class group {
   }
   /// Sends what has been granted of a stream.
   void pump(outgoing& s, std::uint64_t sequence, const unsent_count& unsent) {
-    while (!s.finished() && s.sent < s.granted) {
+    const std::uint64_t until = std::min(s.granted, s.available);
+    while (!s.finished() && s.sent < until) {
       const auto n =
-          static_cast<std::size_t>(std::min<std::uint64_t>(sizes.chunk_bytes, s.granted - s.sent));
+          static_cast<std::size_t>(std::min<std::uint64_t>(sizes.chunk_bytes, until - s.sent));
       frame f = make(kind::chunk, sequence, s.sent, 0, s.phase);
       s.bytes.append(f, n);
       s.sent += n;

@@ -155,6 +155,8 @@ class inbox {
       if (c.wants_all && own->sequence() == h.sequence) own->asked_by(h.source);
     }
     if (!c.offer.refusal.empty()) {
+      const bool passed_on = h.tag >= 0 && h.tag < group_.size && h.tag != group_.rank;
+      c.refuser = passed_on ? h.tag : h.source;
       c.consumed = true;
       for (const auto& own : flying_.calls) {
         if (own->sequence() == h.sequence) own->refused_by(h.source);
@@ -177,10 +179,7 @@ class inbox {
   void answer_late(const frame_header& h) {
     const past_call& past = group_.past[h.sequence % window];
     if (h.sequence + window < flying_.next_sequence || past.told_all) return;
-    operation op;
-    op.code = past.record.code;
-    op.root = past.record.root;
-    if (!needs(op, h.source, group_.rank)) {  // else it has been sent
+    if (!group_.feeds(past.record, group_.rank, h.source)) {  // else it has been sent
       frame f = group_.make(kind::call, h.sequence, 0, flag::complete);
       write_offer(f, past.record, {}, {});
       group_.post(h.source, std::move(f));

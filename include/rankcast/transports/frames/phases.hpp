@@ -36,8 +36,9 @@ inline bool call::publish() {
   }
   for (int r = 0; r < group_.size; ++r) {
     if (r == group_.rank) continue;
-    if (!tells_all() && !needs(op_, r, group_.rank) && !theirs(r).wants_all) continue;
-    supply bytes = !refused && read_by(r) ? share_for(r) : supply();
+    if (relays() && feeds(r) && !refused) continue;  // when the data have come
+    if (!tells_all() && !feeds(r) && !theirs(r).wants_all) continue;
+    supply bytes = !refused && feeds(r) && moves_data(op_.code) ? share_for(r) : supply();
     send_head(r, kind::call, 0, std::move(bytes), [&](frame& f) { write_own_offer(f); });
   }
   shown_ = tells_all();
@@ -46,11 +47,11 @@ inline bool call::publish() {
 }
 
 template <class Body>
-void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body) {
+void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body, int tag) {
   const bool whole = bytes.total() <= group_.sizes.eager_bytes;
   std::uint8_t flags = whole ? flag::complete : flag::none;
   if (what == kind::call && everyone()) flags |= flag::wants_all;
-  frame f = group_.make(what, sequence_, bytes.total(), flags, stream);
+  frame f = group_.make(what, sequence_, bytes.total(), flags, stream, tag);
   body(f);
   if (whole) append_whole(f, bytes);
   const bool waits = f.size() > leaves_at_once;
@@ -66,7 +67,7 @@ inline verdict call::compare() {
     if (r == group_.rank) offers[static_cast<std::size_t>(r)] = &mine_;
     else if (theirs(r).known) offers[static_cast<std::size_t>(r)] = &theirs(r).offer;
   }
-  return examine(op_, group_.rank, everyone(), offers);
+  return examine(op_, group_.rank, offers, [&](int r) { return everyone() || reads_from(r); });
 }
 
 inline void call::agree() {
@@ -76,12 +77,37 @@ inline void call::agree() {
     throw group_revoked{};
   }
   if (v.refuser >= 0) {
-    failure = std::make_exception_ptr(remote_error(theirs(v.refuser).offer.refusal, v.refuser));
+    const int refuser = theirs(v.refuser).refuser;
+    failure = std::make_exception_ptr(remote_error(theirs(v.refuser).offer.refusal, refuser));
+    if (relays()) relay_failure(refuser);
     consume();
     return;
   }
   phase_ = phase::move;
   move_own();
+  if (relays() && theirs(feeder()).streams[0].total() > group_.sizes.eager_bytes) relay();
+}
+
+// Announces to the ranks below in the tree what has come or is coming; chunks follow as they come.
+inline void call::relay() {
+  const std::uint64_t come = theirs(feeder()).streams[0].consumed();
+  for (int r = 0; r < group_.size; ++r) {
+    if (!feeds(r)) continue;
+    const std::size_t before = out_.size();
+    send_head(r, kind::call, 0, supply(op_.receive, 0, op_.receive.elements()),
+              [&](frame& f) { write_own_offer(f); });
+    if (out_.size() > before) out_.back().available = come;
+  }
+}
+
+// They will get nothing.
+inline void call::relay_failure(int refuser) {
+  for (int r = 0; r < group_.size; ++r) {
+    if (!feeds(r)) continue;
+    send_head(
+        r, kind::call, 0, supply(),
+        [&](frame& f) { write_offer(f, mine_.record, mine_.counts, failure_text()); }, refuser);
+  }
 }
 
 inline bool call::advance(bool turn) {
@@ -93,6 +119,7 @@ inline bool call::advance(bool turn) {
   }
   if (phase_ == phase::agree && turn && needed_arrived()) agree();
   if (phase_ == phase::move && move_data()) {
+    if (relays() && op_.receive.bytes() <= group_.sizes.eager_bytes) relay();
     if (slices_follow()) announce_slice();
     else consume();
   }

@@ -1,6 +1,6 @@
 /// What each rank sends and takes in each collective: everything goes straight from where it lies
-/// to where it is needed. The slices of a large reduction belong to one rank each, which folds its
-/// slice of all ranks' data and sends the result to all.
+/// to where it is needed (but for broadcasts to many, route.hpp). The slices of a large reduction
+/// belong to one rank each, which folds its slice of all ranks' data and sends the result to all.
 #pragma once
 
 #include "rankcast/transports/frames/call.hpp"
@@ -79,7 +79,15 @@ inline bool call::move_data() {
     return finished;
   };
   switch (op_.code) {
-    case opcode::broadcast: return at_root() || take(op_.root, 0, 0, all);
+    case opcode::broadcast: {
+      if (at_root()) return true;
+      const bool finished = take(feeder(), 0, 0, all);
+      for (outgoing& s : out_) {  // below in the tree
+        s.available = theirs(feeder()).streams[0].consumed();
+        group_.pump(s, sequence_, unsent_);
+      }
+      return finished;
+    }
     case opcode::scatter: return at_root() || !op_.receive.given || take(op_.root, 0, 0, all);
     case opcode::gather: return !at_root() || take_blocks(op_.counts);
     case opcode::all_gather:

@@ -101,6 +101,7 @@ struct outgoing {
   supply bytes;
   std::uint64_t sent = 0;
   std::uint64_t granted = 0;
+  std::uint64_t available = ~std::uint64_t{0};  // of data passed on: what has come so far
   bool skipped = false;
 
   [[nodiscard]] bool finished() const noexcept { return skipped || sent == bytes.total(); }

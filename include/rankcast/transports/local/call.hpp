@@ -254,7 +254,7 @@ class call final : public flight {
     for (int r = 0; r < group_.size; ++r) {
       if (arrived(r)) offers[static_cast<std::size_t>(r)] = &group_.slot(r, sequence_);
     }
-    verdict v = examine(op_, rank_, everyone(), offers);
+    verdict v = examine(op_, rank_, offers, [&](int r) { return everyone() || reads_from(r); });
     if (v.difference) {
       claim(group_, rank_, mismatch(group_.name, op_, sequence_, *v.difference));
       throw group_revoked{};
