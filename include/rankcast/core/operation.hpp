@@ -43,8 +43,8 @@ enum class opcode : std::uint8_t {
 }
 
 /// When a call returns. `local`: this rank's own part is done, so a root may run ahead of its
-/// readers. `everyone`: every rank has taken part, and all agree that it went well. Each rank chooses
-/// for itself.
+/// readers. `everyone`: every rank has taken part, and all agree that it went well. Each rank
+/// chooses for itself.
 enum class completion : std::uint8_t { group_default, local, everyone };
 
 struct operation {
