@@ -13,8 +13,8 @@ using support::error_of;
 using support::run_ranks;
 using values = std::vector<double>;
 
-constexpr auto limit = 400ms;
-constexpr auto late = 800ms;
+constexpr auto limit = 800ms;
+constexpr auto late = 1600ms;
 constexpr std::size_t large = 256 * 1024;  // 2 MiB, which the allocator gives back to the system
 
 support::world_options many_chunks() {

@@ -49,12 +49,12 @@ rankcast::operation text_operation(rankcast::opcode code, int root, int tag = 0)
 rankcast::work start_send_text(const communicator& c, text_source& s, int to, int tag = 0) {
   auto op = text_operation(rankcast::opcode::send, to, tag);
   op.source = &s;
-  return c.start(op, {.timeout = 5s});
+  return c.start(op, {.timeout = 20s});
 }
 rankcast::work start_receive_text(const communicator& c, text_sink& s, int from, int tag = 0) {
   auto op = text_operation(rankcast::opcode::receive, from, tag);
   op.sink = &s;
-  return c.start(op, {.timeout = 5s});
+  return c.start(op, {.timeout = 20s});
 }
 
 // The readers of a root that has run ahead refuse; it need not wait for them.
@@ -66,8 +66,8 @@ TEST(streams, a_reader_refuses_what_the_root_streams) {
       std::vector<int> data(5000, world.rank());
       if (world.rank() == 0) {
         const auto begin = rankcast::steady_clock::now();
-        rankcast::broadcast(world, data, {.timeout = 3s});
-        EXPECT_LT(support::seconds_since(begin), 1);
+        rankcast::broadcast(world, data, {.timeout = 30s});
+        EXPECT_LT(support::seconds_since(begin), 10);
       } else {
         (void)error_of<rankcast::usage_error>(
             [&] { rankcast::broadcast(world, data, {.root = 9}); });
@@ -88,8 +88,8 @@ TEST(streams, the_root_of_a_gather_refuses) {
       if (world.rank() == 0) {
         (void)error_of<rankcast::usage_error>([&] { rankcast::gather(world, mine, all); });
       } else {
-        rankcast::gather(world, mine, rankcast::nothing, {.timeout = 3s});
-        EXPECT_LT(support::seconds_since(begin), 1);
+        rankcast::gather(world, mine, rankcast::nothing, {.timeout = 30s});
+        EXPECT_LT(support::seconds_since(begin), 10);
       }
       goes_on(world);
     });
@@ -216,7 +216,7 @@ TEST(streams, blocking_messages_on_two_groups) {
       auto c = start_receive_text(*groups[0], sinks[0], peer);
       auto op = text_operation(rankcast::opcode::receive, peer);
       op.sink = &sinks[1];
-      groups[1]->run(op, {.timeout = 5s});
+      groups[1]->run(op, {.timeout = 20s});
       c.wait();
       a.wait();
       b.wait();
@@ -313,7 +313,7 @@ TEST(streams, ranks_choose_their_completion) {
         std::vector<int> data(n, world.rank());
         rankcast::broadcast(
             world, data,
-            {.timeout = 2s,
+            {.timeout = 20s,
              .completion = world.rank() == waiting ? completion::everyone : completion::local});
         EXPECT_EQ(data, std::vector<int>(n, 0));
         goes_on(world);
@@ -330,10 +330,10 @@ TEST(streams, a_time_limit_holds_in_a_flood) {
       const auto begin = rankcast::steady_clock::now();
       (void)error_of<rankcast::timeout_error>(
           [&] { rankcast::receive(world, x, 1, {.tag = 9, .timeout = 100ms}); });
-      EXPECT_LT(support::seconds_since(begin), 0.5);
+      EXPECT_LT(support::seconds_since(begin), 2);
     } else {
       const auto begin = rankcast::steady_clock::now();
-      while (support::seconds_since(begin) < 1) rankcast::send(world, 1, 0, {.tag = 1});
+      while (support::seconds_since(begin) < 3) rankcast::send(world, 1, 0, {.tag = 1});
     }
     goes_on(world);
   });

@@ -151,7 +151,7 @@ TEST(coordinator, the_leader_may_be_busy_for_longer_than_any_limit) {
                 session.serve();
               }
             },
-            {.default_timeout = 100ms});
+            {.default_timeout = 1s});
 }
 
 TEST(coordinator, an_exception_in_the_loop_sends_the_workers_home) {
