@@ -158,8 +158,7 @@ inline std::vector<int> call::awaited() {
 
 inline std::optional<revocation> call::hopeless() {
   using namespace std::chrono_literals;
-  const auto waited = steady_clock::now() - begin_;
-  if (phase_ == phase::agree && waited > 20ms) {
+  if (phase_ == phase::agree && steady_clock::now() - begin_ > 20ms) {
     if (!shown_) {
       shown_ = true;
       frame f = group_.make(kind::call, sequence_, 0, flag::notice);
@@ -175,6 +174,7 @@ inline std::optional<revocation> call::hopeless() {
   const auto gone = std::find_if(missing.begin(), missing.end(),
                                  [&](int r) { return group_.of(r).left || group_.of(r).closed; });
   if (gone == missing.end() && !op_.until.expired()) return std::nullopt;
+  const auto waited = steady_clock::now() - begin_;  // no less than the limit that has passed
   revocation r;
   r.sequence = sequence_;
   r.waited = waited;
