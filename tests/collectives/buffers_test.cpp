@@ -167,7 +167,6 @@ TEST(buffers, of_a_send_taken_at_the_last_moment_are_delivered) {
                 } catch (const rankcast::timeout_error&) {
                   taken = 0;
                 } catch (const rankcast::remote_error&) {  // its sender gave up in the middle
-                  EXPECT_FALSE(support::ranks_share_memory());
                   taken = 0;
                 }
                 std::array<int, 2> both{};
