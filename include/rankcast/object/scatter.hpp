@@ -14,8 +14,6 @@ namespace rankcast::inline v0 {
 
 namespace detail {
 
-struct no_objects {};
-
 // What the root scatters: a range of T, or `nothing` where this rank is known not to be the root.
 template <class Items, class T>
 concept objects_to_scatter = std::is_same_v<Items, nothing_t> ||
