@@ -30,6 +30,14 @@ struct call_record {
   call_site where{};
 };
 
+[[nodiscard]] inline std::uint64_t hash_of_counts(std::span<const std::int64_t> counts) noexcept {
+  std::uint64_t hash = 0;
+  for (const std::int64_t c : counts) {
+    hash = (hash ^ static_cast<std::uint64_t>(c)) * 0x100000001b3u + 1;
+  }
+  return hash;
+}
+
 /// The record of a call as `rank` makes it.
 [[nodiscard]] inline call_record record_of(const operation& op, int size) {
   call_record r;
@@ -41,16 +49,11 @@ struct call_record {
   r.reduction_name = op.reduction.name;
   r.message_type = op.message_type;
   r.where = op.where;
-  const bool received_block = op.code == opcode::scatter || op.code == opcode::reduce_scatter ||
-                              op.code == opcode::receive ||
-                              (op.code == opcode::broadcast && op.receive.given);
-  const buffer& own = received_block ? op.receive : op.send;
+  const buffer& own = own_block(op);
   r.type = own.type;
   r.shape = own.elements_layout;
   r.elements = op.code == opcode::all_to_all ? own.elements() / size : own.elements();
-  for (const std::int64_t c : op.counts) {
-    r.counts_hash = (r.counts_hash ^ static_cast<std::uint64_t>(c)) * 0x100000001b3u + 1;
-  }
+  r.counts_hash = hash_of_counts(op.counts);
   return r;
 }
 

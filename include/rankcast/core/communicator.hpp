@@ -139,21 +139,25 @@ class RANKCAST_API communicator {
     transport& t = link(rankcast::name(op.code));
     const transport::entry inside(t);
     inside.require([&] { return call_text(op); });
-    auto f = prepare(t, op, options, std::move(keep));
+    prepare(t, op, options);
+    op.start_clock();
+    auto f = t.start(op);
+    f->keep = std::move(keep);
     if (!f->done) detail::note_started(state_->link);
     return work(state_->link, std::move(f));
   }
 
-  /// Starts a call and waits for it.
-  void run(operation op, const call_options& options) const {
+  /// Starts a call and waits for it. (`op` is not copied; its clock and limit are set.)
+  void run(operation& op, const call_options& options) const {
     transport& t = link(rankcast::name(op.code));
     const transport::entry inside(t);
     inside.require([&] { return call_text(op); });
-    const auto f = prepare(t, op, options, {});
-    if (!f->done) detail::note_started(state_->link);
-    detail::wait_for(t, *f);
-    if (f->failure != nullptr) std::rethrow_exception(f->failure);
+    prepare(t, op, options);
+    // A decoder may wait on another group; this one is to be served meanwhile.
+    if (op.sink != nullptr || detail::any_started()) detail::note_started(state_->link);
+    t.run(op);
   }
+  void run(operation&& op, const call_options& options) const { run(op, options); }
 
   /// Fails a call that only the collective above the waist could see to be wrong; the other ranks
   /// are told. Always throws usage_error.
@@ -213,10 +217,9 @@ class RANKCAST_API communicator {
     return std::string(rankcast::name(op.code)) + " on " + text(*state_);
   }
 
-  std::shared_ptr<flight> prepare(transport& t, operation& op, const call_options& options,
-                                  std::shared_ptr<const void> keep) const {
-    op.begun = steady_clock::now();
-    op.until = deadline::after(effective_timeout(options.timeout));
+  void prepare(transport& t, operation& op, const call_options& options) const {
+    op.begun = {};
+    op.limit = effective_timeout(options.timeout);
     op.completion = options.completion == completion::group_default ? state_->default_completion
                                                                     : options.completion;
     const std::string wrong = check_operation(op, t.rank(), t.size());
@@ -225,9 +228,6 @@ class RANKCAST_API communicator {
       if (!is_point_to_point(op.code)) t.refuse(op, text);
       throw usage_error(text);
     }
-    auto f = t.start(op);
-    f->keep = std::move(keep);
-    return f;
   }
 
   // What each rank tells the others when a group is cut.

@@ -61,9 +61,18 @@ struct operation {
   message_sink* sink = nullptr;      // and instead of `receive`
   rankcast::message_type message_type{};
   call_site where{};
-  steady_clock::time_point begun{};
-  deadline until{};
+  timeout limit{};                   // of the whole call
+  steady_clock::time_point begun{};  // the epoch: the clock has not been read yet
+  deadline until{};                  // meaningful once the clock was read
   rankcast::completion completion = completion::local;
+
+  /// Reads the clock, once: the call's time limit runs from here. A call of little data may put
+  /// it off until it has to wait, for reading a clock takes longer than moving a cache line.
+  void start_clock() noexcept {
+    if (begun != steady_clock::time_point{}) return;
+    begun = steady_clock::now();
+    until = deadline::after(limit, begun);
+  }
 };
 
 /// True when the call moves messages of their own size instead of buffers of an agreed one.
@@ -92,6 +101,14 @@ struct operation {
 
 [[nodiscard]] constexpr bool moves_data(opcode code) noexcept {
   return code != opcode::barrier && code != opcode::close;
+}
+
+/// The buffer of this rank's own block: what ranks must agree on is about this one.
+[[nodiscard]] inline const buffer& own_block(const operation& op) noexcept {
+  const bool received = op.code == opcode::scatter || op.code == opcode::reduce_scatter ||
+                        op.code == opcode::receive ||
+                        (op.code == opcode::broadcast && op.receive.given);
+  return received ? op.receive : op.send;
 }
 
 [[nodiscard]] constexpr bool is_point_to_point(opcode code) noexcept {

@@ -89,14 +89,15 @@ class deadline {
  public:
   constexpr deadline() noexcept = default;  // never
 
-  static deadline after(timeout limit) noexcept {
+  static deadline after(timeout limit, steady_clock::time_point begin) noexcept {
     deadline d;
     if (!limit.is_set() || limit.is_none()) return d;
-    const auto now = steady_clock::now();
-    d.at_ = limit.limit() >= steady_clock::time_point::max() - now ? steady_clock::time_point::max()
-                                                                   : now + limit.limit();
+    d.at_ = limit.limit() >= steady_clock::time_point::max() - begin
+                ? steady_clock::time_point::max()
+                : begin + limit.limit();
     return d;
   }
+  static deadline after(timeout limit) noexcept { return after(limit, steady_clock::now()); }
 
   [[nodiscard]] bool never() const noexcept { return at_ == steady_clock::time_point::max(); }
   [[nodiscard]] bool expired() const noexcept { return !never() && steady_clock::now() >= at_; }

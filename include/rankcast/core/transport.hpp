@@ -45,6 +45,10 @@ class RANKCAST_API transport {
   /// is revoked or closed; never waits.
   virtual std::shared_ptr<flight> start(const operation& op) = 0;
 
+  /// Carries a checked operation out to its end and throws its error. May put off reading the
+  /// clock (`operation::start_clock`).
+  virtual void run(operation& op);  // work.hpp: start, and wait for it
+
   /// Takes this rank's place in a collective that it cannot carry out (its arguments are wrong, its
   /// encoder threw): the others get remote_error with `text`, and the group goes on.
   virtual void refuse(const operation& op, const std::string& text) = 0;

@@ -31,6 +31,10 @@ inline void note_started(const std::shared_ptr<transport>& t) {
   list.push_back(t);
 }
 
+[[nodiscard]] inline bool any_started() noexcept {
+  return !started_transports().empty();
+}
+
 // Advances the other groups of this thread; forgets those that are idle. True if anything moved or
 // still can, in the two members.
 struct other_progress {
@@ -77,6 +81,13 @@ inline void wait_for(transport& t, const flight& f) {
 }
 
 }  // namespace detail
+
+inline void transport::run(operation& op) {
+  op.start_clock();
+  const std::shared_ptr<flight> f = start(op);
+  detail::wait_for(*this, *f);
+  if (f->failure != nullptr) std::rethrow_exception(f->failure);
+}
 
 /// A started collective. Move only. The buffers it was given are borrowed until it is done.
 /// Dropping it before that gives the call up: a collective's group is revoked, for its peers cannot

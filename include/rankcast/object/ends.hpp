@@ -86,7 +86,7 @@ struct object_call {
   object_call& operator=(const object_call&) = delete;
 
   // Only what this rank has a part in was made.
-  [[nodiscard]] const operation& ready() {
+  [[nodiscard]] operation& ready() {
     op.source = source ? &*source : nullptr;
     op.sink = sink ? &*sink : nullptr;
     return op;

@@ -1,5 +1,7 @@
 /// One collective call of one rank, from publication to completion, as a state machine that never
-/// waits: publish, agree, move, (all_reduce: exchange slices,) consume, release, drain.
+/// waits (but for a decoder that reads ahead of its sender): publish, agree, move, (all_reduce:
+/// exchange slices,) consume, release, drain. How data move is said in direct.hpp, for ranks that
+/// read each other's memory, and in streams.hpp, for those that do not.
 #pragma once
 
 #include <algorithm>
@@ -14,34 +16,77 @@
 
 #include "rankcast/core/partition.hpp"
 #include "rankcast/core/transport.hpp"
+#include "rankcast/transports/local/flat_message.hpp"
 #include "rankcast/transports/local/group.hpp"
 #include "rankcast/transports/local/mover.hpp"
+#include "rankcast/transports/local/offer.hpp"
 #include "rankcast/transports/local/revoke.hpp"
+#include "rankcast/transports/local/ring.hpp"
 
 namespace rankcast::inline v0::local {
 
+/// Lets a decoder wait for more of its message.
+class waiter {
+ public:
+  virtual ~waiter() = default;
+  /// Waits for a sign of life while everything else goes on; throws when the group is over.
+  virtual void wait_once(int attempt) = 0;
+};
+
+/// What a rank's calls on one group have in common.
+struct desk {
+  desk(group& g, int r, waiter& w)
+      : shared(g), rank(r), texts(g.of(r).names), stage(g, r), streams(g, r), waits(w) {}
+
+  group& shared;
+  int rank;
+  names texts;
+  stage_space stage;
+  stream_space streams;
+  waiter& waits;
+  transport_counters counters;
+  std::vector<message> spare;       // memory of earlier messages
+  std::vector<transfer> transfers;  // likewise
+  std::uint64_t released_by_all = 0;
+};
+
 class call final : public flight {
  public:
-  call(group& g, int rank, std::uint64_t sequence, const operation& op,
-       transport_counters& counters, std::vector<message>& spare)
-      : group_(g),
-        rank_(rank),
-        sequence_(sequence),
-        op_(op),
-        counters_(counters),
-        spare_(spare),
-        begin_(op.begun),
-        counts_(op.counts.begin(), op.counts.end()),
-        receive_counts_(op.receive_counts.begin(), op.receive_counts.end()) {
-    op_.counts = counts_;  // the caller's list need not live as long as the call
-    op_.receive_counts = receive_counts_;
-    if (op_.send.given) op_.type = op_.send.type;
-    else if (op_.receive.given) op_.type = op_.receive.type;
+  explicit call(desk& d) : desk_(d), group_(d.shared), rank_(d.rank) {}
+
+  /// Becomes a call of the program's, whose operation lives until it is done.
+  void begin(operation& op, std::uint64_t sequence) {
+    op_ = &op;
+    sequence_ = sequence;
+    done = false;
+    failure = nullptr;
+    refusal_.clear();
+    phase_ = phase::queued;
+    encoded_ = false;
+    borrowed_ = false;
+    own_failure_ = false;
+    streamed_ = false;
+    if (op.send.given) op.type = op.send.type;
+    else if (op.receive.given) op.type = op.receive.type;
+  }
+  /// Becomes a call with an operation of its own.
+  void begin_copy(const operation& op, std::uint64_t sequence) {
+    own_ = op;
+    counts_.assign(op.counts.begin(), op.counts.end());
+    receive_counts_.assign(op.receive_counts.begin(), op.receive_counts.end());
+    own_.counts = counts_;
+    own_.receive_counts = receive_counts_;
+    begin(own_, sequence);
   }
 
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
-  [[nodiscard]] const deadline& until() const noexcept { return op_.until; }
+  [[nodiscard]] const deadline& until() const noexcept { return op_->until; }
+  void start_clock() noexcept { op_->start_clock(); }
   [[nodiscard]] bool released() const noexcept { return phase_ >= phase::drain; }
+  /// Peers may be copying what it lent.
+  [[nodiscard]] bool lends() const noexcept {
+    return borrowed_ && phase_ != phase::queued && phase_ != phase::complete;
+  }
 
   /// Takes part only to tell the others that this rank cannot.
   void refuse(std::string text) { refusal_ = std::move(text); }
@@ -50,52 +95,25 @@ class call final : public flight {
   bool publish() {
     if (phase_ != phase::queued) return true;
     if (!slot_free()) return false;
-    publication& mine = group_.slot(rank_, sequence_);
-    mine.record = record_of(op_, group_.size);
-    mine.counts = counts_;
-    mine.refusal = refusal_;
-    mine.slice_failure.clear();
-    mine.failure.clear();
-    mine.messages.clear();
-    mine.data = op_.send.address;
-    mine.data_layout = op_.send.elements_layout;
-    mine.result = op_.receive.address;
-    mine.result_layout = op_.receive.elements_layout;
-    if (refusal_.empty()) offer(mine);
-    group_.of(rank_).published.store(sequence_ + 1, std::memory_order_seq_cst);
+    slot& mine = own_slot();
+    show(group_, rank_, sequence_, *op_, desk_.texts, mine);
+    if (refusal_.empty() && !offer(mine)) return false;
+    if (!refusal_.empty()) {
+      mine.refused = true;
+      mine.plain = false;
+      put_text(own_detail().text, refusal_);
+    }
+    mine.sequence.store(sequence_ + 1, std::memory_order_seq_cst);
     group_.ring_others(rank_);
     phase_ = phase::agree;
     return true;
   }
 
   /// Goes on as far as it can. `turn`: the calls before this one have been released.
-  bool advance(bool turn) {
-    bool moved = false;
-    if (phase_ == phase::agree && turn && !refusal_.empty()) {  // the others do without us
-      reach(stage::released);
-      phase_ = phase::drain;
-    }
-    if (phase_ == phase::agree && turn && needed_arrived()) {
-      agree();
-      move_data();
-      moved = true;
-    }
-    if (phase_ == phase::slices && all_at(stage::slice_ready)) {
-      collect_slices();
-      consume();
-      moved = true;
-    }
-    if (phase_ == phase::verdict && all_at(stage::consumed)) {
-      hear_verdict();
-      release();
-      moved = true;
-    }
-    if (phase_ == phase::drain && readers_done()) {
-      complete();
-      moved = true;
-    }
-    return moved;
-  }
+  bool advance(bool turn);
+
+  /// Goes on with what others wait for while a decoder of this call waits.
+  bool pump();
 
   /// The group is revoked. True when this call was over by then: all ranks have finished it.
   bool settle() {
@@ -107,41 +125,7 @@ class call final : public flight {
 
   /// Why this call can never complete, if so: its deadline has passed, or a rank it waits for has
   /// gone.
-  [[nodiscard]] std::optional<revocation> hopeless() const {
-    const std::vector<int> missing = awaited();
-    const auto gone = std::find_if(missing.begin(), missing.end(), [&](int r) {
-      const member& m = group_.of(r);
-      return m.left.load(std::memory_order_seq_cst) || m.closed.load(std::memory_order_seq_cst);
-    });
-    const bool expired = op_.until.expired();
-    if (gone == missing.end() && !expired) return std::nullopt;
-    // Who left may have published before: look again, now that it cannot change any more.
-    const std::vector<int> still = awaited();
-    if (still != missing) return std::nullopt;
-    revocation r;
-    r.sequence = sequence_;
-    r.waited = steady_clock::now() - begin_;
-    const std::string head =
-        call_text(group_.name, op_, sequence_) + ", rank " + std::to_string(rank_);
-    if (gone != missing.end()) {
-      r.why = revocation::kind::peer_lost;
-      r.ranks = {*gone};
-      r.text = head + ": rank " + std::to_string(*gone) + " left without taking part; " +
-               last_call_text(group_, *gone);
-      return r;
-    }
-    r.why = revocation::kind::timeout;
-    r.ranks = missing;
-    r.text = head + ": timed out after " + seconds_text(r.waited);
-    if (missing.empty()) r.text += ", waiting for earlier calls of this rank";
-    for (const int m : missing) {
-      const bool arrived = group_.of(m).published.load() > sequence_;
-      r.text += "; rank " + std::to_string(m) +
-                (arrived ? " has arrived but not finished" : " has not arrived") + ", " +
-                last_call_text(group_, m);
-    }
-    return r;
-  }
+  [[nodiscard]] std::optional<revocation> hopeless() const;
 
   void fail(std::exception_ptr why) noexcept {
     if (failure == nullptr) failure = std::move(why);
@@ -150,17 +134,27 @@ class call final : public flight {
   }
 
  private:
-  enum class phase : std::uint8_t { queued, agree, slices, verdict, drain, complete };
+  enum class phase : std::uint8_t { queued, agree, move, slices, verdict, drain, complete };
 
-  [[nodiscard]] bool at_root() const noexcept { return rank_ == op_.root; }
+  [[nodiscard]] bool at_root() const noexcept { return rank_ == op_->root; }
   [[nodiscard]] bool everyone() const noexcept {
-    return op_.completion == completion::everyone || op_.code == opcode::close;
+    return op_->completion == completion::everyone || op_->code == opcode::close;
+  }
+  /// Large data are read where they lie; between processes they stream.
+  [[nodiscard]] bool direct() const noexcept {
+    return !group_.across_processes || group_.size == 1;
+  }
+  [[nodiscard]] slot& own_slot() const noexcept { return theirs(rank_); }
+  [[nodiscard]] slot& theirs(int r) const noexcept { return group_.lines.slot_of(r, sequence_); }
+  [[nodiscard]] detail_of_call& own_detail() const noexcept { return detail(rank_); }
+  [[nodiscard]] detail_of_call& detail(int r) const noexcept {
+    return group_.lines.detail(r, sequence_);
   }
   [[nodiscard]] std::uint64_t ticks_of(int r) const noexcept {
     return group_.of(r).ticks.load(std::memory_order_seq_cst);
   }
   [[nodiscard]] bool arrived(int r) const noexcept {
-    return group_.of(r).published.load(std::memory_order_seq_cst) > sequence_;
+    return theirs(r).sequence.load(std::memory_order_seq_cst) > sequence_;
   }
 
   void reach(stage s) {
@@ -168,78 +162,139 @@ class call final : public flight {
     group_.ring_others(rank_);
   }
 
-  [[nodiscard]] bool slot_free() const noexcept {
-    if (sequence_ < window) return true;
-    for (int r = 0; r < group_.size; ++r) {
-      if (ticks_of(r) < tick(sequence_ - window, stage::released)) return false;
+  [[nodiscard]] bool slot_free() noexcept {
+    if (sequence_ < desk_.released_by_all + window) return true;
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int r = 0; r < group_.size; ++r) least = std::min(least, ticks_of(r) / 3);
+    desk_.released_by_all = least;
+    return sequence_ < least + window;
+  }
+
+  [[nodiscard]] bool reads_from(int r) const noexcept { return needs(*op_, rank_, r); }
+  [[nodiscard]] bool read_by(int r) const noexcept {
+    return moves_data(op_->code) && needs(*op_, r, rank_);
+  }
+  /// Who reads what this rank gives: one rank, or all.
+  [[nodiscard]] int reader() const noexcept {
+    return op_->code == opcode::gather || op_->code == opcode::reduce ? op_->root : all_readers;
+  }
+  [[nodiscard]] bool gives() const noexcept {
+    return (op_->source != nullptr || op_->send.given) && moves_data(op_->code) &&
+           reader() != rank_;
+  }
+
+  // --- what this rank gives ---
+
+  // Puts small data on the board, and says where large ones are. False when there is no room yet.
+  bool offer(slot& mine) {
+    if (op_->source != nullptr) return offer_message(mine);
+    if (!op_->send.given) return true;
+    const buffer& from = op_->send;
+    const std::size_t bytes = from.bytes();
+    std::byte* place = nullptr;
+    if (gives() && !put_on_board(mine, bytes, place)) return false;
+    desk_.counters.bytes_sent += bytes;
+    mine.bytes = bytes;
+    if (place != nullptr) {
+      copy_to(place, from, 0, from.elements());
+      return true;
+    }
+    const bool in_place_exchange =
+        op_->code == opcode::all_to_all && from.address == op_->receive.address;
+    if (in_place_exchange) {  // as they were
+      kept_.resize(bytes);
+      copy_to(kept_.data(), from, 0, from.elements());
+    }
+    if (!direct()) {
+      mine.how = gives() ? form::streams : form::nothing;
+      return true;
+    }
+    mine.how = form::lent;
+    detail_of_call& d = own_detail();
+    mine.place = reinterpret_cast<std::uintptr_t>(in_place_exchange ? kept_.data() : from.address);
+    d.given = in_place_exchange ? layout::contiguous({from.elements()}) : from.elements_layout;
+    d.result = reinterpret_cast<std::uintptr_t>(op_->receive.address);
+    d.wanted = op_->receive.elements_layout;
+    borrowed_ = true;
+    return true;
+  }
+
+  // Elements [first, first + count) of a buffer, one after the other.
+  void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count) const {
+    const std::size_t size = size_of(op_->type);
+    if (from.elements_layout.is_contiguous()) {
+      std::memcpy(to, from.address + static_cast<std::size_t>(first) * size,
+                  static_cast<std::size_t>(count) * size);
+      return;
+    }
+    copy_elements(to, layout::contiguous({count}), 0, from.address, from.elements_layout, first,
+                  count, size);
+  }
+
+  // Where `bytes` of small data go; null when they are not small.
+  bool put_on_board(slot& mine, std::size_t bytes, std::byte*& place) {
+    if (bytes <= slot::room && bytes <= group_.sizes.eager_bytes) {
+      mine.how = form::here;
+      place = mine.data;
+    } else if (bytes <= group_.sizes.eager_bytes) {
+      mine.how = form::staged;
+      place = desk_.stage.take(bytes, sequence_, reader(), mine.place);
+      return place != nullptr;
     }
     return true;
   }
 
-  [[nodiscard]] bool reads_from(int r) const noexcept { return needs(op_, rank_, r); }
-  [[nodiscard]] bool read_by(int r) const noexcept {
-    return moves_data(op_.code) && needs(op_, r, rank_);
-  }
-
-  // Small data is copied into the slot, and the caller's buffer is free at once.
-  void offer(publication& mine) {
-    if (op_.source != nullptr) {
-      offer_message(mine);
-      return;
-    }
-    if (!op_.send.given) return;
-    const std::size_t bytes = op_.send.bytes();
-    counters_.bytes_sent += bytes;
-    small_ = bytes <= group_.sizes.eager_bytes;
-    const bool in_place_exchange =
-        op_.code == opcode::all_to_all && op_.send.address == op_.receive.address;
-    if (small_ || in_place_exchange) {
-      mine.stage.resize(bytes);
-      mine.data_layout = layout::contiguous({op_.send.elements()});
-      copy_elements(mine.stage.data(), mine.data_layout, 0, op_.send.address,
-                    op_.send.elements_layout, 0, op_.send.elements(), size_of(op_.type));
-      mine.data = mine.stage.data();
-    } else {
-      borrowed_ = true;
-    }
-  }
-
-  // One message for all readers, or, of a scatter, one for each. A large one is read where it lies.
-  void offer_message(publication& mine) {
-    const bool one_each = op_.code == opcode::scatter;
-    mine.messages.swap(spare_);
-    mine.messages.resize(one_each ? static_cast<std::size_t>(group_.size) : 1);
+  // One message for all readers, or, of a scatter, one for each.
+  bool offer_message(slot& mine) {
+    if (!encoded_) encode();
+    if (!refusal_.empty()) return true;
     std::size_t bytes = 0;
-    std::size_t segment_bytes = 0;
+    for (const message& m : messages_) bytes += flat_bytes(m);
+    std::byte* place = nullptr;
+    if (gives() && !put_on_board(mine, bytes, place)) return false;
+    mine.bytes = bytes;
+    if (place != nullptr) {
+      for (const message& m : messages_) place = write_flat(m, place);
+    } else if (direct()) {
+      mine.how = form::lent;
+      mine.place = reinterpret_cast<std::uintptr_t>(messages_.data());
+      borrowed_ = true;
+    } else if (gives()) {
+      mine.how = form::streams;
+      if (one_each()) {  // the readers learn how much each of them gets
+        std::int64_t* sizes = group_.lines.counts(rank_, sequence_);
+        for (int r = 0; r < group_.size; ++r) {
+          sizes[r] = static_cast<std::int64_t>(flat_bytes(messages_[static_cast<std::size_t>(r)]));
+        }
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] bool one_each() const noexcept { return op_->code == opcode::scatter; }
+
+  void encode() {
+    encoded_ = true;
+    messages_.swap(desk_.spare);
+    messages_.resize(one_each() ? static_cast<std::size_t>(group_.size) : 1);
+    group_.ring_others(rank_);  // who sleeps wakes up while this rank encodes
+    std::size_t bytes = 0;
     try {
-      for (std::size_t i = 0; i < mine.messages.size(); ++i) {
-        message& m = mine.messages[i];
+      for (std::size_t i = 0; i < messages_.size(); ++i) {
+        message& m = messages_[i];
         m.clear();
-        op_.source->encode(one_each ? static_cast<int>(i) : -1, m);
+        op_->source->encode(one_each() ? static_cast<int>(i) : -1, m);
         bytes += m.bytes();
-        segment_bytes += m.bytes() - m.header.size();
       }
     } catch (...) {
       failure = std::current_exception();
-      mine.refusal = call_text(group_.name, op_, sequence_) + ": rank " + std::to_string(rank_) +
-                     " could not encode: " + failure_text();
-      refusal_ = mine.refusal;
+      refusal_ =
+          text() + ": rank " + std::to_string(rank_) + " could not encode: " + failure_text();
       return;
     }
-    counters_.bytes_sent += bytes;
-    if (bytes > group_.sizes.eager_bytes) {
-      borrowed_ = true;
-      return;
-    }
-    mine.stage.resize(segment_bytes);
-    std::byte* at = mine.stage.data();
-    for (message& m : mine.messages) {
-      for (auto& s : m.segments) {
-        at = std::copy(s.begin(), s.end(), at);
-        s = {at - s.size(), s.size()};
-      }
-    }
+    desk_.counters.bytes_sent += bytes;
   }
+
+  // --- agreement ---
 
   [[nodiscard]] bool needed_arrived() const noexcept {
     for (int r = 0; r < group_.size; ++r) {
@@ -248,58 +303,126 @@ class call final : public flight {
     return true;
   }
 
+  // What differs between ranks that make the same call of the same size, without counts.
+  [[nodiscard]] bool plainly_agreed() const noexcept {
+    const slot& mine = own_slot();
+    if (!mine.plain) return false;
+    const bool sized = !is_message(*op_);
+    for (int r = 0; r < group_.size; ++r) {
+      if (r == rank_ || !(everyone() || reads_from(r))) continue;
+      const slot& s = theirs(r);
+      if (!s.plain || s.fingerprint != mine.fingerprint || (sized && s.elements != mine.elements)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   // Everything that can be compared is, before anything is written.
   void agree() {
-    std::vector<const call_offer*> offers(static_cast<std::size_t>(group_.size), nullptr);
+    if (plainly_agreed()) return;
+    std::vector<call_offer> known(static_cast<std::size_t>(group_.size));
+    std::vector<const call_offer*> offers(known.size(), nullptr);
     for (int r = 0; r < group_.size; ++r) {
-      if (arrived(r)) offers[static_cast<std::size_t>(r)] = &group_.slot(r, sequence_);
+      if (!arrived(r)) continue;
+      const auto i = static_cast<std::size_t>(r);
+      known[i] = offer_of(group_, r, sequence_);
+      offers[i] = &known[i];
     }
-    verdict v = examine(op_, rank_, offers, [&](int r) { return everyone() || reads_from(r); });
+    verdict v = examine(*op_, rank_, offers, [&](int r) { return everyone() || reads_from(r); });
     if (v.difference) {
-      claim(group_, rank_, mismatch(group_.name, op_, sequence_, *v.difference));
+      claim(group_, rank_, mismatch(group_.name, *op_, sequence_, *v.difference));
       throw group_revoked{};
     }
     if (v.refuser >= 0) {
       failure = std::make_exception_ptr(
-          remote_error(group_.slot(v.refuser, sequence_).refusal, v.refuser));
+          remote_error(known[static_cast<std::size_t>(v.refuser)].refusal, v.refuser));
     }
   }
 
+  // --- data (direct.hpp, streams.hpp) ---
+
+  enum class moved { all, own_slice, not_yet };
+  moved move_direct();
+  moved move_streams();
+  bool collect_slices();
+  void begin_streams();
+  void copy_own_block();
+  [[nodiscard]] stream_plan plan_of(int owner, int part) const;
+  void begin_stream(int part);
+  bool pump(int part);
+  void fill(int part, int reader, std::uint64_t first, std::span<std::byte> to);
+  bool take_streams();
+  bool take(int source, int part, std::int64_t to_first);
+  bool take_blocks(std::span<const std::int64_t> counts);
+  bool fold_streams(std::int64_t to_first, std::int64_t first, std::int64_t count);
+  [[nodiscard]] inflow* inflow_from(int source, int part);
+  bool receive_streamed_messages();
+  void skip_streams();
+  [[nodiscard]] bool all_near() const noexcept;
+  void decode_near(int from);
+  friend class streamed_segments;
+
+  // True when the small data of `r` are on the board.
+  [[nodiscard]] static bool near(const slot& s) noexcept {
+    return s.how == form::here || s.how == form::staged;
+  }
+  [[nodiscard]] block share_of_scatter() const {
+    const auto counts = counts_of(group_, op_->root, sequence_);
+    return counts.empty() ? block{op_->receive.elements() * rank_, op_->receive.elements()}
+                          : block_of(counts, 0, rank_, group_.size);
+  }
+  [[nodiscard]] bool slices_follow() const noexcept {
+    return op_->code == opcode::all_reduce && op_->send.bytes() > group_.sizes.eager_bytes &&
+           (direct() || group_.size > 2);
+  }
+
   void move_data() {
-    if (failure != nullptr) {  // somebody refused; whoever needs that rank's data does without
+    const moved m = attempt_move();
+    if (m == moved::not_yet) return;
+    if (m == moved::all) {
       consume();
       return;
     }
-    bool slices_follow = false;
+    if (failure != nullptr) {
+      put_text(own_detail().text, failure_text());
+      own_detail().slice_failed = true;
+    }
+    reach(stage::slice_ready);
+    phase_ = phase::slices;
+  }
+  moved attempt_move() {
+    if (!direct()) return move_streams();
+    if (failure == nullptr) {
+      const bool moved_all = attempt([&] { return move_direct() == moved::all; });
+      return moved_all || !slices_follow() ? moved::all : moved::own_slice;
+    }
+    return moved::all;
+  }
+  // What a callable, encoder or decoder of the program's throws is this rank's failure.
+  template <class F>
+  bool attempt(F&& f) {
     try {
-      slices_follow = move_own_part();
+      return f();
     } catch (const group_revoked&) {
       throw;
     } catch (...) {
       failure = std::current_exception();
-      tell_failure();
+      own_failure_ = true;
+      return false;
     }
-    if (!slices_follow) {
-      consume();
-      return;
-    }
-    if (failure != nullptr) group_.slot(rank_, sequence_).slice_failure = failure_text();
-    reach(stage::slice_ready);
-    phase_ = phase::slices;
   }
 
-  // True when slices of the result have to be collected from the others afterwards.
-  bool move_own_part();
-  void collect_slices();
-  void receive_messages(mover& m);
+  // --- the end ---
 
   void complete() {
-    // What a large message took is for the next one, not for this slot.
-    if (op_.source != nullptr && borrowed_) spare_.swap(group_.slot(rank_, sequence_).messages);
+    // What messages took is for the next one.
+    if (op_->source != nullptr) desk_.spare.swap(messages_);
     phase_ = phase::complete;
     done = true;
   }
 
+  [[nodiscard]] std::string text() const { return call_text(group_.name, *op_, sequence_); }
   [[nodiscard]] std::string failure_text() const {
     try {
       std::rethrow_exception(failure);
@@ -308,22 +431,24 @@ class call final : public flight {
     }
   }
 
-  void tell_failure() {
-    if (failure == nullptr) return;
-    group_.slot(rank_, sequence_).failure = call_text(group_.name, op_, sequence_) + ": rank " +
-                                            std::to_string(rank_) + " failed: " + failure_text();
-  }
-
   void consume() {
+    if (own_failure_ && !own_detail().slice_failed) {
+      put_text(own_detail().text,
+               text() + ": rank " + std::to_string(rank_) + " failed: " + failure_text());
+      own_detail().failed = true;
+    }
+    if (!everyone()) {
+      release();
+      return;
+    }
     reach(stage::consumed);
     phase_ = phase::verdict;
-    if (!everyone()) release();
   }
 
   void hear_verdict() {
     for (int r = 0; r < group_.size && failure == nullptr; ++r) {
-      const std::string& theirs = group_.slot(r, sequence_).failure;
-      if (!theirs.empty()) failure = std::make_exception_ptr(remote_error(theirs, r));
+      if (!detail(r).failed) continue;
+      failure = std::make_exception_ptr(remote_error(get_text(detail(r).text), r));
     }
   }
 
@@ -348,43 +473,43 @@ class call final : public flight {
   }
 
   // The ranks this call waits for now.
-  [[nodiscard]] std::vector<int> awaited() const {
-    std::vector<int> ranks;
-    for (int r = 0; r < group_.size; ++r) {
-      if (r == rank_) continue;
-      bool missing = false;
-      switch (phase_) {
-        case phase::queued:
-          missing = sequence_ >= window && ticks_of(r) < tick(sequence_ - window, stage::released);
-          break;
-        case phase::agree: missing = (everyone() || reads_from(r)) && !arrived(r); break;
-        case phase::slices: missing = ticks_of(r) < tick(sequence_, stage::slice_ready); break;
-        case phase::verdict: missing = ticks_of(r) < tick(sequence_, stage::consumed); break;
-        case phase::drain:
-          missing = read_by(r) && ticks_of(r) < tick(sequence_, stage::consumed);
-          break;
-        case phase::complete: break;
-      }
-      if (missing) ranks.push_back(r);
-    }
-    return ranks;
-  }
+  [[nodiscard]] std::vector<int> awaited() const;
 
+  desk& desk_;
   group& group_;
   int rank_;
-  std::uint64_t sequence_;
-  operation op_;
-  transport_counters& counters_;
-  std::vector<message>& spare_;  // memory of earlier messages
-  steady_clock::time_point begin_;
+  std::uint64_t sequence_ = 0;
+  operation* op_ = nullptr;
+  operation own_{};  // of a started call
   std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> receive_counts_;
   std::string refusal_;
   phase phase_ = phase::queued;
-  bool small_ = true;      // the send buffer was copied into the slot for its size
-  bool borrowed_ = false;  // peers read the caller's send buffer
+  bool encoded_ = false;
+  bool borrowed_ = false;     // peers read the caller's memory
+  bool own_failure_ = false;  // `failure` happened here
+  bool streamed_ = false;     // the streams below are this call's
+  std::vector<message> messages_;
+  std::vector<std::byte> kept_;  // all_to_all in place: the data as they were
+
+  // Streams: what this rank puts into its ring, and what it takes from others'.
+  struct streaming {
+    stream_plan plan;
+    bool begun = false;
+    std::uint64_t round = 0;
+    std::vector<inflow> in;          // by rank
+    std::vector<stream_plan> plans;  // likewise
+    [[nodiscard]] bool all_out() const noexcept { return !begun || round == plan.rounds(); }
+  };
+  streaming parts_[2];
+  std::int64_t folded_ = 0;
+  int next_source_ = 0;  // of messages
+  flat_reader intake_;
+  std::vector<message_reader> out_;
 };
 
 }  // namespace rankcast::inline v0::local
 
-#include "rankcast/transports/local/schedule.hpp"
+#include "rankcast/transports/local/direct.hpp"
+#include "rankcast/transports/local/phases.hpp"
+#include "rankcast/transports/local/streams.hpp"

@@ -1,5 +1,5 @@
-/// How a rank waits for its peers: spin, then yield, then sleep on a futex. The doorbell is a hint;
-/// the sequence numbers beside it are the truth.
+/// How a rank sleeps until a peer has something for it: a futex. The doorbell is a hint; the
+/// sequence numbers beside it are the truth. A peer that finds nobody asleep does nothing.
 #pragma once
 
 #include <linux/futex.h>
@@ -32,40 +32,57 @@ inline void relax_cpu() noexcept {
 #endif
 }
 
-/// One rank sleeps on it, any peer rings it. 32 bits that wrap: a sleeper looks again after each
-/// slice of time, so a missed ring costs a slice, never a hang.
-class doorbell {
+/// The futex words of this machine's kernel; tests put another in its place.
+struct futex {
+  static void wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                   std::chrono::nanoseconds limit, bool across_processes) noexcept {
+    std::timespec time{};
+    time.tv_sec = static_cast<std::time_t>(limit.count() / 1'000'000'000);
+    time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word),
+            across_processes ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, seen, &time, nullptr, 0);
+  }
+  static void wake(std::atomic<std::uint32_t>& word, bool across_processes) noexcept {
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word),
+            across_processes ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+};
+
+/// One rank sleeps on it, any peer rings it. Zeroed memory is a doorbell. 32 bits that wrap: a
+/// sleeper looks again after each slice of time.
+///
+/// No ring is missed: a peer writes what it has to say (sequentially consistent), then looks for a
+/// sleeper; a rank says that it sleeps, then looks once more for what was written. One of the two
+/// sees the other.
+template <template <class> class Atomic = std::atomic, class Futex = futex>
+class basic_doorbell {
  public:
-  [[nodiscard]] std::uint32_t value() const noexcept {
-    return value_.load(std::memory_order_seq_cst);
+  /// After a sequentially consistent write of this rank's that the sleeper may wait for.
+  void ring(bool across_processes) noexcept {
+    if (sleeping_.load(std::memory_order_seq_cst) == 0) return;
+    rings_.fetch_add(1, std::memory_order_seq_cst);
+    Futex::wake(rings_, across_processes);
   }
 
-  void ring() noexcept {
-    value_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleeping_.load(std::memory_order_seq_cst) != 0) {
-      syscall(SYS_futex, word(), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-    }
-  }
-
-  /// Returns when the value is no longer `seen`, after `limit`, or for no reason.
-  void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {
+  /// Sleeps until a ring, at most `limit`, unless `awaited()` moves something after all.
+  template <class Awaited>
+  void sleep(std::chrono::nanoseconds limit, bool across_processes, Awaited&& awaited) {
+    const std::uint32_t seen = rings_.load(std::memory_order_seq_cst);
+    const struct wake_up {
+      Atomic<std::uint32_t>& sleeping;
+      ~wake_up() { sleeping.store(0, std::memory_order_relaxed); }
+    } at_the_end{sleeping_};
     sleeping_.store(1, std::memory_order_seq_cst);
-    if (value() == seen) {
-      std::timespec time{};
-      time.tv_sec = static_cast<std::time_t>(limit.count() / 1'000'000'000);
-      time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
-      syscall(SYS_futex, word(), FUTEX_WAIT_PRIVATE, seen, &time, nullptr, 0);
-    }
-    sleeping_.store(0, std::memory_order_seq_cst);
+    if (!awaited()) Futex::wait(rings_, seen, limit, across_processes);
   }
 
  private:
-  std::uint32_t* word() noexcept { return reinterpret_cast<std::uint32_t*>(&value_); }
-
-  static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
-                sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
-  std::atomic<std::uint32_t> value_{0};
-  std::atomic<std::uint32_t> sleeping_{0};
+  Atomic<std::uint32_t> rings_{0};
+  Atomic<std::uint32_t> sleeping_{0};
 };
+
+using doorbell = basic_doorbell<>;
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
+              sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
 }  // namespace rankcast::inline v0::local

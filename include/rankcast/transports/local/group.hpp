@@ -1,10 +1,9 @@
-/// What the ranks of one group share: a line per rank with its doorbell, its sequence numbers and
-/// its publications, and the state word that revokes them all. Every field has one writer, but for
-/// the state word and the mailboxes.
+/// A group as its ranks see it: the board that they share and what goes with it. Ranks that are
+/// threads share this object too, of processes each has its own.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,44 +16,12 @@
 
 #include "rankcast/core/agreement.hpp"
 #include "rankcast/core/operation.hpp"
-#include "rankcast/core/revocation.hpp"
-#include "rankcast/transports/local/doorbell.hpp"
+#include "rankcast/transports/local/board.hpp"
+#include "rankcast/transports/local/premises.hpp"
 
 namespace rankcast::inline v0::local {
 
-/// Calls a rank may be ahead of the slowest of its group.
-inline constexpr std::uint64_t window = 64;
-
-/// Sizes that decide how data moves; the same for all ranks of a group.
-struct settings {
-  std::size_t eager_bytes = 16 * 1024;   // up to here a sender's data is copied and it goes on
-  std::size_t chunk_bytes = 256 * 1024;  // between two looks at the state word
-};
-
-/// What a rank shows its peers of one collective call. Written before `published` counts it,
-/// unchanged until all ranks have released the call.
-struct publication : call_offer {
-  const std::byte* data = nullptr;  // the send buffer, or `stage`
-  layout data_layout = layout::contiguous({0});
-  const std::byte* result = nullptr;  // all_reduce: where this rank's slice appears
-  layout result_layout = layout::contiguous({0});
-  std::vector<std::byte> stage;   // keeps its capacity from call to call
-  std::vector<message> messages;  // instead of data: one for all readers, or one for each rank
-  std::string slice_failure;      // all_reduce: written before the slice is announced
-  std::string failure;            // written before the call is announced as consumed
-};
-
-/// A rank's progress through call s, as one number that only grows: 3s + stage.
-enum class stage : std::uint64_t {
-  slice_ready = 1,  // all_reduce: its slice of the result can be read
-  consumed = 2,     // it reads no peer's memory of this call any more
-  released = 3,     // it reads no publication of this call any more
-};
-[[nodiscard]] constexpr std::uint64_t tick(std::uint64_t sequence, stage s) noexcept {
-  return 3 * sequence + static_cast<std::uint64_t>(s);
-}
-
-/// A message on its way from one rank to another.
+/// A message on its way from one thread to another.
 struct envelope {
   enum class phase : std::uint8_t { posted, taken, done, withdrawn };
 
@@ -78,74 +45,64 @@ struct envelope {
 struct mailbox {
   std::mutex mutex;
   std::deque<std::shared_ptr<envelope>> letters;
-  std::uint64_t arrivals = 0;
+  std::atomic<std::uint64_t> arrivals{0};
 
   void post(const std::shared_ptr<envelope>& e) {
     const std::lock_guard lock(mutex);
-    e->number = arrivals++;
+    e->number = arrivals.load(std::memory_order_relaxed);
     letters.push_back(e);
+    arrivals.store(e->number + 1, std::memory_order_seq_cst);
   }
-  [[nodiscard]] std::uint64_t arrived() {
-    const std::lock_guard lock(mutex);
-    return arrivals;
+  [[nodiscard]] std::uint64_t arrived() const noexcept {
+    return arrivals.load(std::memory_order_seq_cst);
   }
-};
-
-struct alignas(128) member {
-  alignas(128) std::atomic<std::uint64_t> published{0};
-  alignas(128) std::atomic<std::uint64_t> ticks{0};
-  alignas(128) doorbell bell;
-  alignas(128) std::atomic<bool> moving{false};  // copies from a peer's memory right now
-  std::atomic<bool> left{false};
-  std::atomic<bool> closed{false};
-  // The flight record: the last call this rank began, for the messages of others.
-  std::atomic<std::uint64_t> last_sequence{0};
-  std::atomic<opcode> last_code{opcode::barrier};
-  std::atomic<const char*> last_file{nullptr};
-  std::atomic<int> last_line{0};
-  std::atomic<std::int64_t> last_time{0};  // steady clock, ns
-
-  std::vector<publication> slots{static_cast<std::size_t>(window)};
-  revocation cause;  // written by the thread that set `claimed`, before the state word
-  std::atomic<bool> claimed{false};
-  mailbox mail;
 };
 
 struct group {
-  group(int ranks, std::string text, settings s, int spins)
-      : size(ranks),
+  group(std::unique_ptr<premises> p, int ranks, std::string text, const settings& s, int spins)
+      : house(std::move(p)),
+        lines(house->address(), ranks, s),
+        size(ranks),
         name(std::move(text)),
         sizes(s),
         spin_limit(spins),
-        members(static_cast<std::size_t>(ranks)) {}
+        across_processes(house->across_processes()),
+        mail(across_processes ? 0 : static_cast<std::size_t>(ranks)) {}
 
-  [[nodiscard]] member& of(int rank) noexcept { return members[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] const member& of(int rank) const noexcept {
-    return members[static_cast<std::size_t>(rank)];
-  }
-  [[nodiscard]] publication& slot(int rank, std::uint64_t sequence) noexcept {
-    return of(rank).slots[static_cast<std::size_t>(sequence % window)];
-  }
-  void ring_others(int self) noexcept {
+  [[nodiscard]] member& of(int rank) const noexcept { return lines.of(rank); }
+  [[nodiscard]] std::atomic<int>& state() const noexcept { return lines.header().state; }
+  /// After a sequentially consistent write that a peer may wait for.
+  void ring(int rank) const noexcept { of(rank).bell.ring(across_processes); }
+  void ring_others(int self) const noexcept {
     for (int r = 0; r < size; ++r) {
-      if (r != self) of(r).bell.ring();
+      if (r != self) ring(r);
     }
   }
+  [[nodiscard]] bool gone(int rank) const noexcept {
+    const member& m = of(rank);
+    return m.left.load(std::memory_order_seq_cst) || m.closed.load(std::memory_order_seq_cst) ||
+           house->dead(rank);
+  }
 
+  const std::unique_ptr<premises> house;
+  const board lines;
   const int size;
   const std::string name;  // "group 'tensor' [2,3]"
   const settings sizes;
   const int spin_limit;
-  std::vector<member> members;
-  alignas(128) std::atomic<int> state{0};  // 0: open; r + 1: revoked by rank r
-
-  // Sub-groups that some of their members have asked for and others not yet.
-  struct birth {
-    std::shared_ptr<group> child;
-    int awaited = 0;
-  };
-  std::mutex births_mutex;
-  std::map<std::pair<std::uint64_t, int>, birth> births;  // by key and first rank
+  const bool across_processes;
+  std::vector<mailbox> mail;  // of threads
 };
+
+/// Sizes as a board can have them.
+[[nodiscard]] inline settings sound(settings s, int ranks) noexcept {
+  const auto lines = [](std::size_t n) { return (n + 63) / 64 * 64; };
+  s.chunk_bytes = std::max<std::size_t>(s.chunk_bytes, 1);
+  // A round of pieces for each reader, four times.
+  s.ring_bytes = std::max<std::size_t>(lines(s.ring_bytes), 256 * static_cast<std::size_t>(ranks));
+  s.stage_bytes = std::max(lines(s.stage_bytes), lines(4 * s.eager_bytes + 256));
+  s.pipe_bytes = std::max<std::size_t>(lines(s.pipe_bytes), 256);
+  return s;
+}
 
 }  // namespace rankcast::inline v0::local

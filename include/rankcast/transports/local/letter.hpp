@@ -34,11 +34,7 @@ class letter final : public flight {
   }
 
   /// Has the peer gone? What it sent before is there by now; look once more before giving up.
-  void look_for_peer() noexcept {
-    const member& peer = group_.of(op_.root);
-    peer_gone_ = op_.root != rank_ && (peer.left.load(std::memory_order_seq_cst) ||
-                                       peer.closed.load(std::memory_order_seq_cst));
-  }
+  void look_for_peer() noexcept { peer_gone_ = op_.root != rank_ && group_.gone(op_.root); }
 
   void give_up_if_due() {
     if (done || (!peer_gone_ && !op_.until.expired())) return;
@@ -67,7 +63,7 @@ class letter final : public flight {
     if (envelope_->state.compare_exchange_strong(expected, envelope::phase::withdrawn)) return;
     envelope_->cancelled.store(true);
     for (int i = 0; envelope_->state.load(std::memory_order_acquire) == envelope::phase::taken &&
-                    group_.state.load(std::memory_order_seq_cst) == 0;
+                    !revoked(group_);
          ++i) {
       if (i < 1000) relax_cpu();
       else sched_yield();
@@ -84,6 +80,9 @@ class letter final : public flight {
 
  private:
   [[nodiscard]] std::string text() const { return letter_text(group_.name, op_, rank_); }
+  [[nodiscard]] mailbox& mail_of(int r) noexcept {
+    return group_.mail[static_cast<std::size_t>(r)];
+  }
 
   [[nodiscard]] std::exception_ptr mismatch(const std::string& note) const {
     return std::make_exception_ptr(mismatch_error(
@@ -117,8 +116,8 @@ class letter final : public flight {
                     op_.send.elements_layout, 0, op_.send.elements(), size_of(op_.send.type));
       envelope_->data = envelope_->stage.data();
     }
-    group_.of(op_.root).mail.post(envelope_);
-    group_.of(op_.root).bell.ring();
+    mail_of(op_.root).post(envelope_);
+    group_.ring(op_.root);
     if (small) {
       envelope_ = nullptr;  // nothing of ours is borrowed
       done = true;
@@ -153,7 +152,7 @@ class letter final : public flight {
   bool receive(std::uint64_t horizon) {
     std::shared_ptr<envelope> found;
     {
-      mailbox& box = group_.of(rank_).mail;
+      mailbox& box = mail_of(rank_);
       const std::lock_guard lock(box.mutex);
       for (auto it = box.letters.begin(); it != box.letters.end();) {
         envelope& e = **it;
@@ -176,8 +175,8 @@ class letter final : public flight {
     const std::uint64_t before = counters_.bytes_received;
     open(*found);
     if (op_.root == rank_) counters_.bytes_received = before;  // nothing came from anybody else
-    found->state.store(envelope::phase::done, std::memory_order_release);
-    if (op_.root != rank_) group_.of(op_.root).bell.ring();
+    found->state.store(envelope::phase::done, std::memory_order_seq_cst);
+    if (op_.root != rank_) group_.ring(op_.root);
     done = true;
     return true;
   }
@@ -205,16 +204,20 @@ class letter final : public flight {
       return;
     }
     mover m(group_, rank_, counters_);
-    const bool whole =
-        m.copy(op_.receive.address, op_.receive.elements_layout, 0, e.data, e.data_layout, 0,
-               mine.elements, size_of(mine.type), [&] { return !e.cancelled.load(); });
-    if (!whole) give_up(e);
+    transfer t;
+    t.from = e.data;
+    t.from_layout = &e.data_layout;
+    t.to = op_.receive.address;
+    t.to_layout = &op_.receive.elements_layout;
+    t.count = mine.elements;
+    t.element_bytes = size_of(mine.type);
+    if (!m.copy(t, [&] { return !e.cancelled.load(); })) give_up(e);
   }
 
   void open_message(envelope& e) {
     mover m(group_, rank_, counters_);
     try {
-      shared_segments segments(m, e.content, [&] { return !e.cancelled.load(); });
+      shared_segments segments(m, -1, e.content, [&] { return !e.cancelled.load(); });
       op_.sink->decode(op_.root, e.content.header, segments);
       counters_.bytes_received += e.content.header.size();
       return;

@@ -1,16 +1,21 @@
-/// Copies and folds that read a peer's memory. Before each chunk the mover raises its mark and
+/// Copies and folds that touch a peer's memory. Before each chunk the mover raises its mark and
 /// looks at the state word again, so that a rank that revokes the group knows, once the marks are
-/// down, that nobody reads its buffers.
+/// down, that nobody reads or writes its buffers.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "rankcast/core/error.hpp"
 #include "rankcast/core/layout.hpp"
@@ -18,24 +23,64 @@
 #include "rankcast/core/reduction.hpp"
 #include "rankcast/core/timeout.hpp"
 #include "rankcast/core/transport.hpp"
+#include "rankcast/transports/local/claims.hpp"
 #include "rankcast/transports/local/group.hpp"
+#include "rankcast/transports/local/revoke.hpp"
 
 namespace rankcast::inline v0::local {
-
-/// Thrown inside the transport when the group is found revoked in the middle of a call; never
-/// leaves it.
-struct group_revoked {};
 
 /// Likewise, when the sender of a letter withdraws it while it is read.
 struct sender_gave_up {};
 
+/// From here on a rank's copy is written past the caches, which it would only sweep empty.
+inline constexpr std::size_t streaming_bytes = std::size_t{64} << 20;
+
+/// Copies past the caches where the processor can.
+inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+#if defined(__SSE2__)
+  const std::size_t head = std::min(bytes, (16 - reinterpret_cast<std::uintptr_t>(to) % 16) % 16);
+  std::memcpy(to, from, head);
+  to += head;
+  from += head;
+  bytes -= head;
+  for (; bytes >= 64; bytes -= 64, to += 64, from += 64) {
+    const auto* in = reinterpret_cast<const __m128i*>(from);
+    auto* out = reinterpret_cast<__m128i*>(to);
+    const __m128i a = _mm_loadu_si128(in);
+    const __m128i b = _mm_loadu_si128(in + 1);
+    const __m128i c = _mm_loadu_si128(in + 2);
+    const __m128i d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  _mm_sfence();  // streamed bytes are seen before whatever is said of them
+#endif
+  std::memcpy(to, from, bytes);
+}
+
+/// Elements of one memory that go to another.
+struct transfer {
+  int source = 0;
+  const std::byte* from = nullptr;
+  const layout* from_layout = nullptr;
+  std::int64_t from_first = 0;
+  std::byte* to = nullptr;
+  const layout* to_layout = nullptr;
+  std::int64_t to_first = 0;
+  std::int64_t count = 0;
+  std::size_t element_bytes = 1;
+
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return static_cast<std::size_t>(count) * element_bytes;
+  }
+};
+
 class mover {
  public:
-  mover(group& g, int rank, transport_counters& counters) noexcept
-      : group_(g), rank_(rank), counters_(counters), begin_(steady_clock::now()) {}
-  ~mover() { counters_.moving += steady_clock::now() - begin_; }
-  mover(const mover&) = delete;
-  mover& operator=(const mover&) = delete;
+  mover(const group& g, int rank, transport_counters& counters) noexcept
+      : group_(g), rank_(rank), counters_(counters) {}
 
   /// Runs `f` with the mark raised. Throws group_revoked.
   template <class F>
@@ -43,42 +88,79 @@ class mover {
     std::atomic<bool>& mark = group_.of(rank_).moving;
     const struct lower {
       std::atomic<bool>& m;
-      ~lower() { m.store(false, std::memory_order_seq_cst); }
+      ~lower() { m.store(false, std::memory_order_release); }
     } lower_mark{mark};
     mark.store(true, std::memory_order_seq_cst);
-    if (group_.state.load(std::memory_order_seq_cst) != 0) throw group_revoked{};
+    if (group_.state().load(std::memory_order_seq_cst) != 0) throw group_revoked{};
     f();
   }
 
-  /// Elements [from_first, from_first + count) of a peer's buffer to position `to_first` of ours.
-  /// `proceed()` is asked before each chunk; false stops the copy and is returned.
+  /// Copies from a peer's buffer to ours. `proceed()` is asked before each chunk; false stops the
+  /// copy and is returned.
   template <class Proceed>
-  bool copy(std::byte* to, const layout& to_layout, std::int64_t to_first, const std::byte* from,
-            const layout& from_layout, std::int64_t from_first, std::int64_t count,
-            std::size_t element_bytes, Proceed&& proceed) {
-    const auto chunk = static_cast<std::int64_t>(
-        std::max<std::size_t>(1, group_.sizes.chunk_bytes / element_bytes));
-    for (std::int64_t done = 0; done < count; done += chunk) {
+  bool copy(const transfer& t, Proceed&& proceed) {
+    const auto chunk = chunk_elements(group_.sizes.chunk_bytes, t.element_bytes);
+    for (std::int64_t done = 0; done < t.count; done += chunk) {
       if (!proceed()) return false;
-      const std::int64_t n = std::min(chunk, count - done);
-      guarded([&] {
-        copy_elements(to, to_layout, to_first + done, from, from_layout, from_first + done, n,
-                      element_bytes);
-      });
+      const std::int64_t n = std::min(chunk, t.count - done);
+      guarded([&] { copy_part(t, done, n, t.bytes() >= streaming_bytes); });
     }
-    counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes;
+    counters_.bytes_received += t.bytes();
     return true;
   }
-  void copy(std::byte* to, const layout& to_layout, std::int64_t to_first, const std::byte* from,
-            const layout& from_layout, std::int64_t from_first, std::int64_t count,
-            std::size_t element_bytes) {
-    copy(to, to_layout, to_first, from, from_layout, from_first, count, element_bytes,
-         [] { return true; });
+
+  /// Copies from peers whose buffers are lent to us, who copy along if they have nothing better to
+  /// do. When it returns nobody copies any more.
+  void copy_all(std::span<const transfer> transfers) {
+    if (transfers.empty()) return;
+    std::uint64_t helped_before[max_shared] = {};
+    std::uint32_t mine[max_shared] = {};
+    bool any_left[max_shared] = {};
+    for (std::size_t begin = 0; begin < transfers.size(); begin += max_shared) {
+      const auto part = transfers.subspan(begin, std::min(max_shared, transfers.size() - begin));
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        any_left[i] = share(part[i], helped_before[i]);
+        mine[i] = 0;
+        if (!any_left[i]) copy(part[i], [] { return true; });
+      }
+      // A chunk of each in turn, so that every source has something to do.
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t i = 0; i < part.size(); ++i) {
+          if (!any_left[i]) continue;
+          any_left[i] = copy_claimed(part[i].source, rank_);
+          if (any_left[i]) {
+            ++mine[i];
+            moved = true;
+          }
+        }
+      }
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        shared_copy& c = group_.lines.pair(part[i].source, rank_).copy;
+        if (mine[i] == 0 && c.chunks == 0) continue;
+        wait_for_help(c, helped_before[i] + c.chunks - mine[i], part[i]);
+        c.chunks = 0;
+      }
+    }
   }
 
-  /// Folds elements [first, first + count) of all ranks' publications of a call, in rank order,
-  /// and stores them at position `to_first` of ours.
-  void fold(std::uint64_t sequence, const reduction& r, std::byte* to, const layout& to_layout,
+  /// Copies a chunk of what `reader` takes from us. False when there is none.
+  bool help(int reader) {
+    shared_copy& c = group_.lines.pair(rank_, reader).copy;
+    if ((c.claim.load(std::memory_order_relaxed) & claims::most_chunks) == 0) return false;
+    if (!copy_claimed(rank_, reader)) return false;
+    c.helped.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+
+  /// Folds elements [first, first + count) of all ranks' data, in rank order, and stores them at
+  /// `to_first` of each of the targets. `source(r)` tells where rank r's data are.
+  struct place {
+    std::byte* data;
+    const layout* where;
+  };
+  template <class Source>
+  void fold(const reduction& r, Source&& source, std::span<const place> targets,
             std::int64_t to_first, std::int64_t first, std::int64_t count,
             std::size_t element_bytes) {
     accumulator sum(r);
@@ -86,10 +168,12 @@ class mover {
       const std::int64_t n = std::min(sum.capacity(), count - done);
       guarded([&] {
         for (int p = 0; p < group_.size; ++p) {
-          const publication& theirs = group_.slot(p, sequence);
-          sum.add(p == 0, theirs.data, theirs.data_layout, first + done, n, element_bytes);
+          const place theirs = source(p);
+          sum.add(p == 0, theirs.data, *theirs.where, first + done, n, element_bytes);
         }
-        sum.store(to, to_layout, to_first + done, n, element_bytes);
+        for (const place& t : targets) {
+          sum.store(t.data, *t.where, to_first + done, n, element_bytes);
+        }
       });
     }
     counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes *
@@ -97,32 +181,115 @@ class mover {
   }
 
  private:
-  group& group_;
+  static constexpr std::size_t max_shared = 16;  // copies at once
+
+  [[nodiscard]] static std::int64_t chunk_elements(std::size_t bytes,
+                                                   std::size_t element_bytes) noexcept {
+    return static_cast<std::int64_t>(std::max<std::size_t>(1, bytes / element_bytes));
+  }
+
+  static void copy_part(const transfer& t, std::int64_t done, std::int64_t n, bool streaming) {
+    if (streaming && t.from_layout->is_contiguous() && t.to_layout->is_contiguous()) {
+      const auto size = static_cast<std::int64_t>(t.element_bytes);
+      copy_streaming(t.to + (t.to_first + done) * size, t.from + (t.from_first + done) * size,
+                     static_cast<std::size_t>(n * size));
+      return;
+    }
+    copy_elements(t.to, *t.to_layout, t.to_first + done, t.from, *t.from_layout,
+                  t.from_first + done, n, t.element_bytes);
+  }
+
+  // Posts a copy for its source to join in. False when it is too small for that.
+  bool share(const transfer& t, std::uint64_t& helped_before) {
+    shared_copy& c = group_.lines.pair(t.source, rank_).copy;
+    c.chunks = 0;
+    if (t.bytes() < group_.sizes.help_bytes) return false;
+    const bool streaming = t.bytes() >= streaming_bytes;
+    const std::size_t chunk_bytes = std::clamp<std::size_t>(
+        t.bytes() / 8, std::min<std::size_t>(8192, group_.sizes.chunk_bytes),
+        group_.sizes.chunk_bytes * (streaming ? 4 : 1));
+    c.chunk = chunk_elements(chunk_bytes, t.element_bytes);
+    while ((t.count + c.chunk - 1) / c.chunk > static_cast<std::int64_t>(claims::most_chunks)) {
+      c.chunk *= 2;
+    }
+    c.chunks = static_cast<std::uint32_t>((t.count + c.chunk - 1) / c.chunk);
+    c.from = reinterpret_cast<std::uintptr_t>(t.from);
+    c.to = reinterpret_cast<std::uintptr_t>(t.to);
+    c.from_first = t.from_first;
+    c.to_first = t.to_first;
+    c.count = t.count;
+    c.element_bytes = static_cast<std::uint32_t>(t.element_bytes);
+    c.streaming = streaming;
+    c.from_layout = *t.from_layout;
+    c.to_layout = *t.to_layout;
+    helped_before = c.helped.load(std::memory_order_relaxed);
+    claims::post(c.claim, c.chunks);
+    group_.ring(t.source);
+    return true;
+  }
+
+  // One chunk of what `reader` takes from `source`, for one of the two. The mark is up before the
+  // claim, so that the reader cannot be told that all is over while a chunk is being written.
+  bool copy_claimed(int source, int reader) {
+    shared_copy& c = group_.lines.pair(source, reader).copy;
+    bool copied = false;
+    guarded([&] {
+      const std::uint32_t left = claims::take(c.claim);
+      if (left == 0) return;
+      transfer t;
+      t.from = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(c.from));
+      t.to = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(c.to));
+      t.from_layout = &c.from_layout;
+      t.to_layout = &c.to_layout;
+      t.from_first = c.from_first;
+      t.to_first = c.to_first;
+      t.element_bytes = c.element_bytes;
+      const std::int64_t done = static_cast<std::int64_t>(c.chunks - left) * c.chunk;
+      copy_part(t, done, std::min(c.chunk, c.count - done), c.streaming);
+      copied = true;
+    });
+    return copied;
+  }
+
+  void wait_for_help(shared_copy& c, std::uint64_t until, const transfer& t) {
+    for (int i = 0; c.helped.load(std::memory_order_acquire) != until; ++i) {
+      if (revoked(group_)) throw group_revoked{};
+      if (i < group_.spin_limit) relax_cpu();
+      else sched_yield();
+    }
+    counters_.bytes_received += t.bytes();
+  }
+
+  const group& group_;
   int rank_;
   transport_counters& counters_;
-  steady_clock::time_point begin_;
 };
 
 /// The segments of a message that lies in a peer's memory. `proceed` as for mover::copy.
 template <class Proceed>
 class shared_segments final : public segment_reader {
  public:
-  shared_segments(mover& m, const message& content, Proceed proceed)
-      : mover_(m), content_(content), proceed_(std::move(proceed)) {
+  shared_segments(mover& m, int source, const message& content, Proceed proceed)
+      : mover_(m), source_(source), content_(content), proceed_(std::move(proceed)) {
     for (const auto& s : content.segments) sizes_.push_back(s.size());
   }
   [[nodiscard]] std::span<const std::uint64_t> sizes() const noexcept override { return sizes_; }
   void read(std::span<std::byte> to) override {
     require_segment(sizes_, next_, to.size());
     const layout flat = layout::contiguous({static_cast<std::int64_t>(to.size())});
-    const std::byte* from = content_.segments[next_++].data();
-    if (!mover_.copy(to.data(), flat, 0, from, flat, 0, flat.elements(), 1, proceed_)) {
-      throw sender_gave_up{};
-    }
+    transfer t;
+    t.source = source_;
+    t.from = content_.segments[next_++].data();
+    t.to = to.data();
+    t.from_layout = t.to_layout = &flat;
+    t.count = flat.elements();
+    if (source_ >= 0) mover_.copy_all({&t, 1});
+    else if (!mover_.copy(t, proceed_)) throw sender_gave_up{};
   }
 
  private:
   mover& mover_;
+  int source_;  // that may copy along; -1: none does
   const message& content_;
   Proceed proceed_;
   std::vector<std::uint64_t> sizes_;

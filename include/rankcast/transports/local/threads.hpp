@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rankcast/core/communicator.hpp"
+#include "rankcast/transports/local/heap.hpp"
 #include "rankcast/transports/local/transport.hpp"
 
 namespace rankcast::inline v0 {
@@ -34,7 +35,8 @@ struct run_options {
   std::string text = "group '" + options.name + "' of " + std::to_string(ranks);
   // With fewer cores than ranks a spinning rank keeps the one it waits for from running.
   const int spins = ranks <= local::usable_cpus() ? 2000 : 0;
-  auto shared = std::make_shared<local::group>(ranks, std::move(text), options.sizes, spins);
+  const auto shared =
+      local::heap_premises::make(ranks, text, local::sound(options.sizes, ranks), spins);
   std::vector<communicator> result;
   for (int r = 0; r < ranks; ++r) {
     result.emplace_back(std::make_shared<local::local_transport>(shared, r), options.name, members,

@@ -1,6 +1,5 @@
-/// The transport between ranks that share memory. Each rank publishes its call in a slot of its
-/// own, its peers read from there: small data from a copy in the slot, so that the sender goes on;
-/// large data straight from the sender's buffer, so that it moves once.
+/// The transport between ranks of one host. Each rank shows its call in a slot of its own, its
+/// peers read from there. It knows what is in flight, and lets it go on.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "rankcast/core/partition.hpp"
 #include "rankcast/core/transport.hpp"
+#include "rankcast/core/work.hpp"
 #include "rankcast/transports/local/call.hpp"
 #include "rankcast/transports/local/doorbell.hpp"
 #include "rankcast/transports/local/group.hpp"
@@ -24,9 +23,14 @@
 
 namespace rankcast::inline v0::local {
 
-class local_transport final : public transport {
+class local_transport final : public transport, private waiter {
  public:
-  local_transport(std::shared_ptr<group> g, int rank) : group_(std::move(g)), rank_(rank) {}
+  local_transport(std::shared_ptr<group> g, int rank)
+      : group_(std::move(g)),
+        rank_(rank),
+        desk_(*group_, rank, *this),
+        blocking_(desk_),
+        post_(group_->house->letters(*group_, rank)) {}
 
   ~local_transport() override {
     if (!me().closed.load(std::memory_order_relaxed)) {
@@ -42,39 +46,55 @@ class local_transport final : public transport {
 
   std::shared_ptr<flight> start(const operation& op) override {
     require_open(op);
-    ++counters_.operations;
     if (is_point_to_point(op.code)) {
-      letters_.push_back(std::make_shared<letter>(*group_, rank_, op, counters_));
+      if (post_ != nullptr) return post_->start(op);
+      ++desk_.counters.operations;
+      letters_.push_back(std::make_shared<letter>(*group_, rank_, op, desk_.counters));
       auto f = letters_.back();
       progress();
       return f;
     }
-    note_last_call(op);
-    calls_.push_back(
-        std::make_shared<call>(*group_, rank_, next_sequence_++, op, counters_, spare_));
-    auto f = calls_.back();
+    ++desk_.counters.operations;
+    auto f = append(op);
     progress();
     return f;
   }
 
   void refuse(const operation& op, const std::string& text) override {
     require_open(op);
-    note_last_call(op);
-    calls_.push_back(
-        std::make_shared<call>(*group_, rank_, next_sequence_++, op, counters_, spare_));
-    calls_.back()->refuse(text);
+    append(op)->refuse(text);
     progress();
   }
 
+  // A call that blocks needs no memory of its own, and when it is small no clock either.
+  void run(operation& op) override {
+    if (is_point_to_point(op.code) || !calls_.empty()) {
+      transport::run(op);
+      return;
+    }
+    require_open(op);
+    ++desk_.counters.operations;
+    const bool quick = !is_message(op) && op.send.bytes() + op.receive.bytes() <= quick_bytes &&
+                       (op.limit.is_none() || op.limit.limit() >= coarse_limit);
+    if (!quick) op.start_clock();
+    blocking_.begin(op, note_call(op));
+    calls_.push_back({&blocking_, nullptr});
+    if (!run_to_end()) detail::wait_for(*this, blocking_);
+    if (blocking_.failure != nullptr) {
+      std::rethrow_exception(std::exchange(blocking_.failure, nullptr));
+    }
+  }
+
   bool progress() override {
-    seen_bell_ = me().bell.value();
-    if (calls_.empty() && letters_.empty()) return false;
+    if (calls_.empty() && letters_.empty()) return post_ != nullptr && progress_post();
     if (revoked(*group_)) {
       fail_all();
       return true;
     }
     try {
-      if (advance_all()) {
+      bool moved = advance_all();
+      if (post_ != nullptr) moved = progress_post() || moved;
+      if (moved) {
         idle_polls_ = 0;
         return true;
       }
@@ -82,8 +102,17 @@ class local_transport final : public transport {
     } catch (const group_revoked&) {
       fail_all();
       return true;
+    } catch (const transport_error& e) {  // no memory for a ring: nobody can go on
+      revoke(group_->name + ": rank " + std::to_string(rank_) + ": " + e.what());
+      fail_all();
+      return true;
     }
     return false;
+  }
+
+  void listen() override {
+    for (const flying& f : calls_) f.which->pump();
+    if (post_ != nullptr) post_->listen();
   }
 
   void pause(int attempt, std::chrono::nanoseconds limit) override {
@@ -92,47 +121,49 @@ class local_transport final : public transport {
       return;
     }
     idle_polls_ = 63;  // after giving the core away, look at the clock at once
-    if (attempt < group_->spin_limit + 10) {
+    if (attempt < group_->spin_limit + yields) {
       sched_yield();
       return;
     }
     // Not longer than the earliest deadline: it is this rank that has to notice it.
     steady_clock::time_point first = steady_clock::time_point::max();
-    for (const auto& c : calls_) first = std::min(first, c->until().at());
+    for (const flying& f : calls_) {
+      f.which->start_clock();
+      first = std::min(first, f.which->until().at());
+    }
     for (const auto& l : letters_) first = std::min(first, l->until().at());
     if (first != steady_clock::time_point::max()) {
       limit = std::clamp<std::chrono::nanoseconds>(first - steady_clock::now(),
                                                    std::chrono::nanoseconds(0), limit);
     }
-    me().bell.sleep(seen_bell_, limit);
+    if (group_->across_processes) limit = std::min<std::chrono::nanoseconds>(limit, watch);
+    me().bell.sleep(limit, group_->across_processes, [&] { return progress(); });
   }
 
-  [[nodiscard]] bool busy() const noexcept override { return !calls_.empty() || !letters_.empty(); }
+  [[nodiscard]] bool busy() const noexcept override {
+    return !calls_.empty() || !letters_.empty() || (post_ != nullptr && post_->busy());
+  }
 
   std::shared_ptr<transport> subgroup(std::span<const int> ranks, std::uint64_t key,
                                       const std::string& group_name) override {
-    const auto position = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
-    const std::lock_guard lock(group_->births_mutex);
-    const auto name = std::pair{key, ranks.front()};
-    auto& birth = group_->births[name];
-    if (birth.child == nullptr) {
-      birth.child = std::make_shared<group>(static_cast<int>(ranks.size()), group_name,
-                                            group_->sizes, group_->spin_limit);
-      birth.awaited = static_cast<int>(ranks.size());
-    }
-    auto child = birth.child;
-    if (--birth.awaited == 0) group_->births.erase(name);
-    return std::make_shared<local_transport>(std::move(child), static_cast<int>(position));
+    const auto position =
+        static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+    return std::make_shared<local_transport>(
+        group_->house->found(*group_, rank_, ranks, position, key, group_name), position);
   }
 
   void revoke(const std::string& cause) noexcept override {
-    revocation r;
-    r.why = revocation::kind::failure;
-    r.text = cause;
-    r.ranks = {rank_};
-    // Any thread may revoke; what is in flight fails when its own thread looks next.
-    claim(*group_, rank_, std::move(r));
-    me().bell.ring();  // the thread that waits in a call of this rank
+    try {
+      revocation r;
+      r.why = revocation::kind::failure;
+      r.text = cause;
+      r.sequence = no_sequence;
+      r.ranks = {rank_};
+      // Any thread may revoke; what is in flight fails when its own thread looks next.
+      claim(*group_, rank_, r);
+    } catch (...) {  // out of memory: the others will find out by their time limits
+    }
+    group_->ring(rank_);  // the thread that waits in a call of this rank
     wait_for_movers(*group_, rank_);
   }
 
@@ -144,11 +175,20 @@ class local_transport final : public transport {
         return;
       }
     }
+    const bool collective =
+        std::any_of(calls_.begin(), calls_.end(), [&](const flying& c) { return c.which == &f; });
+    if (!collective && post_ != nullptr) {
+      post_->abandon(f);
+      return;
+    }
     revoke(group_->name + ": rank " + std::to_string(rank_) +
            " dropped a call before it had completed");
   }
 
-  void close() noexcept override { me().closed.store(true, std::memory_order_seq_cst); }
+  void close() noexcept override {
+    me().closed.store(true, std::memory_order_seq_cst);
+    if (post_ != nullptr) post_->close();
+  }
 
   void check() override {
     if (revoked(*group_)) std::rethrow_exception(later_error(*group_));
@@ -156,19 +196,43 @@ class local_transport final : public transport {
 
   [[nodiscard]] std::vector<rank_state> health() const override {
     std::vector<rank_state> states;
-    for (const member& m : group_->members) {
-      states.push_back(m.closed.load() ? rank_state::closed
-                       : m.left.load() ? rank_state::left
-                                       : rank_state::alive);
+    for (int r = 0; r < group_->size; ++r) {
+      states.push_back(group_->of(r).closed.load() ? rank_state::closed
+                       : group_->gone(r)           ? rank_state::left
+                                                   : rank_state::alive);
     }
     return states;
   }
 
-  [[nodiscard]] transport_counters counters() const noexcept override { return counters_; }
-  void add_waiting(std::chrono::nanoseconds time) noexcept override { counters_.waiting += time; }
+  [[nodiscard]] transport_counters counters() const noexcept override {
+    transport_counters all = desk_.counters;
+    if (post_ != nullptr) {
+      const transport_counters more = post_->counters();
+      all.operations += more.operations;
+      all.bytes_sent += more.bytes_sent;
+      all.bytes_received += more.bytes_received;
+      all.waiting += more.waiting;
+      all.moving += more.moving;
+    }
+    return all;
+  }
+  void add_waiting(std::chrono::nanoseconds time) noexcept override {
+    desk_.counters.waiting += time;
+  }
 
  private:
-  [[nodiscard]] member& me() noexcept { return group_->of(rank_); }
+  struct flying {
+    call* which;
+    std::shared_ptr<call> keep;  // of a started call
+  };
+
+  static constexpr int yields = 50;
+  static constexpr std::size_t quick_bytes = 64 * 1024;
+  static constexpr std::chrono::milliseconds coarse_limit{100};
+  static constexpr std::chrono::milliseconds watch{40};  // between looks at peers' processes
+  static constexpr std::uint64_t no_sequence = ~std::uint64_t{0};
+
+  [[nodiscard]] member& me() const noexcept { return group_->of(rank_); }
 
   void require_open(const operation& op) {
     if (me().closed.load(std::memory_order_relaxed)) {
@@ -178,46 +242,87 @@ class local_transport final : public transport {
     check();
   }
 
-  void note_last_call(const operation& op) noexcept {
+  std::shared_ptr<call> append(const operation& op) {
+    auto c = std::make_shared<call>(desk_);
+    c->begin_copy(op, note_call(op));
+    calls_.push_back({c.get(), c});
+    return c;
+  }
+
+  // Writes the flight record and returns the call's place in the sequence.
+  std::uint64_t note_call(const operation& op) noexcept {
     member& m = me();
     m.last_code.store(op.code, std::memory_order_relaxed);
-    m.last_file.store(op.where.file, std::memory_order_relaxed);
     m.last_line.store(op.where.line, std::memory_order_relaxed);
-    m.last_time.store(steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+    m.last_time.store(coarse_nanoseconds(), std::memory_order_relaxed);
+    m.last_file.store(desk_.texts.place_of_file(op.where.file), std::memory_order_release);
     m.last_sequence.store(next_sequence_ + 1, std::memory_order_relaxed);
+    return next_sequence_++;
+  }
+
+  // What comes within a moment needs no more than to be looked for.
+  bool run_to_end() {
+    for (int i = 0; i <= group_->spin_limit / 4; ++i) {
+      progress();
+      if (blocking_.done) return true;
+      relax_cpu();
+    }
+    return false;
   }
 
   // Calls are published as soon as a slot is free, consumed in order, and leave when complete.
   bool advance_all() {
     bool moved = false;
     bool turn = true;
-    for (const auto& c : calls_) {
-      if (!c->publish()) break;
-      moved = c->advance(turn) || moved;
-      turn = c->released();
+    bool lends = false;
+    bool over = false;
+    for (const flying& f : calls_) {
+      call& c = *f.which;
+      if (!c.publish()) break;
+      moved = c.advance(turn) || moved;
+      turn = c.released();
+      lends = lends || c.lends();
+      over = over || c.done;
     }
-    moved = advance_letters() || moved;
-    std::erase_if(calls_, [](const auto& c) { return c->done; });
-    std::erase_if(letters_, [](const auto& l) { return l->done; });
+    if (lends) moved = help_readers() || moved;
+    if (!letters_.empty()) moved = advance_letters() || moved;
+    if (over) std::erase_if(calls_, [](const flying& f) { return f.which->done; });
     return moved;
   }
 
   bool advance_letters() {
-    if (letters_.empty()) return false;
-    const std::uint64_t horizon = me().mail.arrived();
+    const std::uint64_t horizon = group_->mail[static_cast<std::size_t>(rank_)].arrived();
     bool moved = false;
     for (const auto& l : letters_) moved = l->advance(horizon) || moved;
+    std::erase_if(letters_, [](const auto& l) { return l->done; });
+    return moved;
+  }
+
+  // Copies along with those who take what this rank lent: a chunk of each.
+  bool help_readers() {
+    mover m(*group_, rank_, desk_.counters);
+    bool moved = false;
+    for (int r = 0; r < group_->size; ++r) {
+      if (r != rank_) moved = m.help(r) || moved;
+    }
+    return moved;
+  }
+
+  bool progress_post() {
+    const bool moved = post_->progress();
+    if (!post_->busy()) return moved;
     return moved;
   }
 
   // Nothing moves: has a deadline passed, or has somebody gone for whom we wait?
   void give_up_if_due() {
-    for (const auto& c : calls_) {
-      if (auto cause = c->hopeless()) {
-        claim(*group_, rank_, std::move(*cause));
+    for (const flying& f : calls_) {
+      if (auto cause = f.which->hopeless()) {
+        claim(*group_, rank_, *cause);
         throw group_revoked{};
       }
     }
+    if (letters_.empty()) return;
     for (const auto& l : letters_) l->look_for_peer();
     advance_letters();
     for (const auto& l : letters_) l->give_up_if_due();
@@ -227,8 +332,10 @@ class local_transport final : public transport {
   // The group is revoked: every call in flight gets its error, once no peer reads our buffers.
   void fail_all() noexcept {
     wait_for_movers(*group_, rank_);
-    for (const auto& c : calls_) {
-      if (!c->settle()) c->fail(error_of_call(*group_, c->sequence(), rank_));
+    for (const flying& f : calls_) {
+      if (!f.which->settle()) {
+        f.which->fail(error_of_call(*group_, f.which->sequence(), rank_));
+      }
     }
     for (const auto& l : letters_) {
       l->withdraw();
@@ -238,15 +345,38 @@ class local_transport final : public transport {
     letters_.clear();
   }
 
+  // A decoder waits for more of its message.
+  void wait_once(int attempt) override {
+    bool moved = false;
+    for (const flying& f : calls_) moved = f.which->pump() || moved;
+    if (revoked(*group_)) throw group_revoked{};
+    if (post_ != nullptr) post_->listen();
+    moved = detail::progress_others(this).moved || moved;
+    if (attempt % 64 == 63 || attempt > group_->spin_limit) give_calls_up_if_due();
+    if (moved) return;
+    if (attempt < group_->spin_limit) relax_cpu();
+    else if (attempt < group_->spin_limit + yields) sched_yield();
+    else
+      me().bell.sleep(std::chrono::milliseconds(1), group_->across_processes, [] { return false; });
+  }
+  void give_calls_up_if_due() {
+    for (const flying& f : calls_) {
+      if (auto cause = f.which->hopeless()) {
+        claim(*group_, rank_, *cause);
+        throw group_revoked{};
+      }
+    }
+  }
+
   std::shared_ptr<group> group_;
   int rank_;
+  desk desk_;
+  call blocking_;                    // used again and again
+  std::unique_ptr<transport> post_;  // sends and receives between processes
   std::uint64_t next_sequence_ = 0;
-  std::uint32_t seen_bell_ = 0;
   unsigned idle_polls_ = 0;
-  std::vector<std::shared_ptr<call>> calls_;      // in start order
+  std::vector<flying> calls_;                     // in start order
   std::vector<std::shared_ptr<letter>> letters_;  // sends and receives, in start order
-  std::vector<message> spare_;                    // memory of earlier messages
-  transport_counters counters_;
 };
 
 }  // namespace rankcast::inline v0::local

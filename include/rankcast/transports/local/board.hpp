@@ -1,0 +1,271 @@
+/// The memory that the ranks of a group share, and its layout: for each rank a line per thing that
+/// it tells the others, a ring of slots that show its calls, and two rings of payload. No pointers:
+/// processes map it at different addresses. Zeroed memory is a board on which nothing has happened.
+/// Every cache line has one writer, but for the state word, the doorbells and the claims.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "rankcast/core/operation.hpp"
+#include "rankcast/core/revocation.hpp"
+#include "rankcast/transports/local/doorbell.hpp"
+
+namespace rankcast::inline v0::local {
+
+/// Calls a rank may be ahead of the slowest of its group.
+inline constexpr std::uint64_t window = 64;
+/// Two cache lines: what one rank writes is not fetched along with what another one writes.
+inline constexpr std::size_t apart = 128;
+
+/// Sizes that decide how data moves; the same for all ranks of a group.
+struct settings {
+  std::size_t eager_bytes = 12 * 1024;   // up to here a sender's data is copied and it goes on
+  std::size_t chunk_bytes = 256 * 1024;  // between two looks at the state word
+  std::size_t stage_bytes = 128 * 1024;  // of small data of several calls, per rank
+  std::size_t ring_bytes = 256 * 1024;   // of large data on their way, per rank (processes)
+  std::size_t help_bytes = 24 * 1024;    // from here a sender copies along with its readers
+  std::size_t pipe_bytes = 32 * 1024;    // of messages on their way, per pair (processes)
+};
+
+/// How the data of a call can be had from the rank that gives them.
+enum class form : std::uint8_t {
+  nothing,  // it gives none
+  here,     // they stand in the slot
+  staged,   // they lie in its stage ring
+  lent,     // they lie in its own memory, which the others can read
+  streams,  // they come through its stream ring
+};
+
+/// What a rank shows of one call. Written before `sequence` says so, unchanged until all ranks
+/// have released the call. The first line is all that a reader needs of a small call.
+struct slot {
+  static constexpr std::size_t room = 272;
+
+  alignas(64) std::atomic<std::uint64_t> sequence;  // of the call, plus one
+  std::uint64_t fingerprint;                        // of what must agree, but for the elements
+  std::int64_t elements;                            // of this rank's own block
+  std::uint64_t bytes;                              // of all that it gives
+  std::uint64_t place;  // staged: position in the ring; lent: the address of the data or message
+  form how;
+  bool plain;  // neither refused nor with counts of its own
+  bool refused;
+  bool everyone;               // this rank waits for all
+  std::uint32_t header_bytes;  // of a message
+  std::byte data[room];
+};
+static_assert(offsetof(slot, data) == 48 && sizeof(slot) == 320);
+
+/// A text in a rank's table of names; 0 is none.
+using name_place = std::uint32_t;
+
+/// The rest of a call: what is read only where ranks disagree, or where data are lent.
+struct alignas(64) detail_of_call {
+  opcode code;
+  bool message;
+  bool uneven;
+  bool failed;        // `text` says how
+  bool slice_failed;  // likewise, before the slices are exchanged
+  dtype type;
+  std::int32_t root;
+  std::int32_t line;
+  name_place file;
+  name_place reduction_name;
+  name_place type_name;
+  std::uint64_t reduction_hash;
+  std::uint64_t counts_hash;
+  std::uint64_t type_hash;
+  layout shape;                                // of the own block
+  layout given;                                // of what is lent
+  layout wanted;                               // of the receive buffer
+  std::uint64_t result;                        // address of the receive buffer
+  std::atomic<std::uint64_t> stream_begin[2];  // where in the ring a stream begins, plus one
+  char text[512];                              // of a refusal or failure
+};
+
+/// Text that ranks read of each other: where calls stand, how reductions and types are called.
+struct name_table {
+  static constexpr std::size_t room = 8 * 1024;
+  std::uint32_t used;
+  char text[room - sizeof(std::uint32_t)];
+};
+
+/// Why a rank ended the group: `revocation`, as plain bytes. The ranks stand beside it.
+struct shared_cause {
+  std::atomic<bool> claimed;  // one thread of the rank at a time
+  revocation::kind why;
+  std::uint32_t ranks;
+  std::uint64_t sequence;
+  std::int64_t waited;
+  char argument[32];
+  char text[3 * 1024];
+};
+
+/// A rank's progress through call s, as one number that only grows: 3s + stage.
+enum class stage : std::uint64_t {
+  slice_ready = 1,  // all_reduce: its slice of the result is there
+  consumed = 2,     // it reads no peer's memory of this call any more
+  released = 3,     // it reads no slot of this call any more
+};
+[[nodiscard]] constexpr std::uint64_t tick(std::uint64_t sequence, stage s) noexcept {
+  return 3 * sequence + static_cast<std::uint64_t>(s);
+}
+
+struct member {
+  alignas(apart) std::atomic<std::uint64_t> ticks;
+  alignas(apart) doorbell bell;
+  alignas(apart) std::atomic<bool> moving;             // writes or reads a peer's memory right now
+  alignas(apart) std::atomic<std::uint64_t> streamed;  // bytes put into its stream ring so far
+  alignas(apart) std::atomic<bool> left;
+  std::atomic<bool> closed;
+  // The flight record: the last call this rank began, for the messages of others.
+  std::atomic<std::uint64_t> last_sequence;  // plus one
+  std::atomic<opcode> last_code;
+  std::atomic<name_place> last_file;
+  std::atomic<int> last_line;
+  std::atomic<std::int64_t> last_time;  // monotonic clock, ns
+  // Which process this is.
+  std::atomic<std::int64_t> process;
+  std::atomic<std::uint64_t> process_space;  // processes of other spaces have other numbers
+  shared_cause cause;
+  name_table names;
+};
+
+/// A copy from one rank's memory to another's on which both work, chunk by chunk. Written by the
+/// reader, who posts it by setting the claim; each chunk belongs to whom the claim says.
+struct shared_copy {
+  alignas(apart) std::atomic<std::uint64_t> claim;   // number of the copy and chunks left
+  alignas(apart) std::atomic<std::uint64_t> helped;  // chunks the source has copied, of all copies
+  alignas(apart) std::uint64_t from;
+  std::uint64_t to;
+  std::int64_t from_first;
+  std::int64_t to_first;
+  std::int64_t count;
+  std::int64_t chunk;  // elements
+  std::uint32_t chunks;
+  std::uint32_t element_bytes;
+  bool streaming;  // past the caches
+  layout from_layout;
+  layout to_layout;
+};
+
+/// What one rank tells another one alone.
+struct pair_line {
+  shared_copy copy;                                 // from the owner's memory, posted by the reader
+  alignas(apart) std::atomic<std::uint64_t> taken;  // of the owner's stream ring, by the reader
+};
+
+struct board_header {
+  static constexpr std::uint64_t right_magic = 0x72616e6b63617374u;
+
+  std::uint64_t magic;
+  std::uint64_t layout_hash;
+  std::int32_t ranks;
+  std::int32_t spins;
+  settings sizes;
+  alignas(apart) std::atomic<int> state;     // 0: open; r + 1: revoked by rank r
+  alignas(apart) std::atomic<int> departed;  // ranks that use the board no more
+};
+
+/// Where everything lies, for a number of ranks.
+class board {
+ public:
+  board() = default;
+  board(std::byte* memory, int ranks, const settings& s) noexcept
+      : memory_(memory), ranks_(index(ranks)), sizes_(s) {
+    members_ = line_up(sizeof(board_header));
+    slots_ = line_up(members_ + ranks_ * sizeof(member));
+    details_ = line_up(slots_ + ranks_ * window * sizeof(slot));
+    counts_ = line_up(details_ + ranks_ * window * sizeof(detail_of_call));
+    causes_ = line_up(counts_ + ranks_ * window * ranks_ * sizeof(std::int64_t));
+    pairs_ = line_up(causes_ + ranks_ * ranks_ * sizeof(std::int32_t));
+    stages_ = page_up(pairs_ + ranks_ * ranks_ * sizeof(pair_line));
+    streams_ = stages_ + ranks_ * page_up(sizes_.stage_bytes);
+  }
+
+  /// Bytes of a board, a multiple of a page. The first `fixed_bytes` are used from the start, the
+  /// payload rings from their first use.
+  [[nodiscard]] static std::size_t bytes_needed(int ranks, const settings& s,
+                                                bool with_streams) noexcept {
+    const board b(nullptr, ranks, s);
+    return b.streams_ + (with_streams ? b.ranks_ * page_up(s.ring_bytes) : std::size_t{0});
+  }
+  [[nodiscard]] std::size_t fixed_bytes() const noexcept { return stages_; }
+  /// Changes when anything about the layout does.
+  [[nodiscard]] static constexpr std::uint64_t layout_hash() noexcept {
+    std::uint64_t h = 0xcbf29ce484222325u;
+    for (const std::uint64_t v :
+         {std::uint64_t{1}, std::uint64_t{sizeof(slot)}, std::uint64_t{sizeof(detail_of_call)},
+          std::uint64_t{sizeof(member)}, std::uint64_t{sizeof(pair_line)}, window}) {
+      h = (h ^ v) * 0x100000001b3u;
+    }
+    return h;
+  }
+
+  [[nodiscard]] board_header& header() const noexcept { return at<board_header>(0); }
+  [[nodiscard]] member& of(int r) const noexcept {
+    return at<member>(members_ + index(r) * sizeof(member));
+  }
+  [[nodiscard]] slot& slot_of(int r, std::uint64_t sequence) const noexcept {
+    return at<slot>(slots_ + place(r, sequence) * sizeof(slot));
+  }
+  [[nodiscard]] detail_of_call& detail(int r, std::uint64_t sequence) const noexcept {
+    return at<detail_of_call>(details_ + place(r, sequence) * sizeof(detail_of_call));
+  }
+  /// One number per rank of the group, of a call with counts of its own.
+  [[nodiscard]] std::int64_t* counts(int r, std::uint64_t sequence) const noexcept {
+    return &at<std::int64_t>(counts_ + place(r, sequence) * ranks_ * sizeof(std::int64_t));
+  }
+  /// The ranks that the cause of `r` names.
+  [[nodiscard]] std::int32_t* cause_ranks(int r) const noexcept {
+    return &at<std::int32_t>(causes_ + index(r) * ranks_ * sizeof(std::int32_t));
+  }
+  [[nodiscard]] pair_line& pair(int owner, int reader) const noexcept {
+    return at<pair_line>(pairs_ + (index(owner) * ranks_ + index(reader)) * sizeof(pair_line));
+  }
+  [[nodiscard]] std::byte* stage_ring(int r) const noexcept { return memory_ + stage_offset(r); }
+  [[nodiscard]] std::byte* stream_ring(int r) const noexcept { return memory_ + stream_offset(r); }
+  /// Offsets of the rings, for those who reserve their memory.
+  [[nodiscard]] std::size_t stage_offset(int r) const noexcept {
+    return stages_ + index(r) * page_up(sizes_.stage_bytes);
+  }
+  [[nodiscard]] std::size_t stream_offset(int r) const noexcept {
+    return streams_ + index(r) * page_up(sizes_.ring_bytes);
+  }
+
+  [[nodiscard]] static constexpr std::size_t page_up(std::size_t n) noexcept {
+    return (n + 4095) / 4096 * 4096;
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] T& at(std::size_t offset) const noexcept {
+    return *reinterpret_cast<T*>(memory_ + offset);
+  }
+  [[nodiscard]] static constexpr std::size_t index(int r) noexcept {
+    return static_cast<std::size_t>(r);
+  }
+  [[nodiscard]] static constexpr std::size_t place(int r, std::uint64_t sequence) noexcept {
+    return index(r) * window + static_cast<std::size_t>(sequence % window);
+  }
+  [[nodiscard]] static constexpr std::size_t line_up(std::size_t n) noexcept {
+    return (n + apart - 1) / apart * apart;
+  }
+
+  std::byte* memory_ = nullptr;
+  std::size_t ranks_ = 0;
+  settings sizes_{};
+  // Offsets.
+  std::size_t members_ = 0;
+  std::size_t slots_ = 0;
+  std::size_t details_ = 0;
+  std::size_t counts_ = 0;
+  std::size_t causes_ = 0;
+  std::size_t pairs_ = 0;
+  std::size_t stages_ = 0;
+  std::size_t streams_ = 0;
+};
+
+}  // namespace rankcast::inline v0::local

@@ -1,0 +1,113 @@
+/// What a rank shows of a call on the board, and what its peers make of it. The fingerprint covers
+/// what must agree; only where that or the elements differ does anybody look at the details.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "rankcast/core/agreement.hpp"
+#include "rankcast/core/operation.hpp"
+#include "rankcast/transports/local/group.hpp"
+#include "rankcast/transports/local/names.hpp"
+#include "rankcast/transports/local/revoke.hpp"
+
+namespace rankcast::inline v0::local {
+
+/// Writes everything but the data of a call.
+inline void show(const group& g, int rank, std::uint64_t sequence, const operation& op,
+                 names& texts, slot& s) noexcept {
+  const buffer& own = own_block(op);
+  const bool message = is_message(op);
+  const bool rooted = has_root(op.code);
+  detail_of_call& d = g.lines.detail(rank, sequence);
+  d.code = op.code;
+  d.message = message;
+  d.uneven = !op.counts.empty();
+  d.failed = false;
+  d.slice_failed = false;
+  d.type = own.type;
+  d.root = rooted ? op.root : -1;
+  d.line = op.where.line;
+  d.file = texts.place_of_file(op.where.file);
+  d.reduction_name = texts.place_of(op.reduction.name);
+  d.type_name = texts.place_of(op.message_type.name);
+  d.reduction_hash = op.reduction.type_hash;
+  d.type_hash = op.message_type.hash;
+  d.counts_hash = 0;
+  const layout& l = own.elements_layout;
+  d.shape.dimensions = l.dimensions;
+  for (int i = 0; i < l.dimensions; ++i) {
+    d.shape.shape[static_cast<std::size_t>(i)] = l.extent(i);
+    d.shape.strides[static_cast<std::size_t>(i)] = l.stride(i);
+  }
+  d.stream_begin[0].store(0, std::memory_order_relaxed);
+  d.stream_begin[1].store(0, std::memory_order_relaxed);
+  if (d.uneven) {
+    std::int64_t* counts = g.lines.counts(rank, sequence);
+    for (std::size_t r = 0; r < op.counts.size() && r < static_cast<std::size_t>(g.size); ++r) {
+      counts[r] = op.counts[r];
+    }
+    d.counts_hash = hash_of_counts(op.counts);
+  }
+
+  const std::uint64_t small =
+      static_cast<std::uint64_t>(op.code) | (static_cast<std::uint64_t>(message) << 8) |
+      (static_cast<std::uint64_t>(message ? dtype::bytes : own.type) << 16) |
+      (static_cast<std::uint64_t>(static_cast<std::uint32_t>(d.root)) << 32);
+  std::uint64_t h = (small ^ 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+  h = (h ^ (h >> 32) ^ op.reduction.type_hash) * 0xc4ceb9fe1a85ec53u;
+  h = (h ^ (h >> 32) ^ op.message_type.hash) * 0xff51afd7ed558ccdu;
+  s.fingerprint = h ^ (h >> 29);
+  s.elements = op.code == opcode::all_to_all ? l.elements() / g.size : l.elements();
+  s.bytes = 0;
+  s.place = 0;
+  s.how = form::nothing;
+  s.plain = !d.uneven;
+  s.refused = false;
+  s.everyone = op.completion == completion::everyone;
+  s.header_bytes = 0;
+}
+
+/// A rank's call as `examine` wants it.
+[[nodiscard]] inline call_offer offer_of(const group& g, int rank, std::uint64_t sequence) {
+  const slot& s = g.lines.slot_of(rank, sequence);
+  const detail_of_call& d = g.lines.detail(rank, sequence);
+  const name_table& texts = g.of(rank).names;
+  call_offer o;
+  if (s.refused) o.refusal = get_text(d.text);
+  o.record.code = d.code;
+  o.record.message = d.message;
+  o.record.uneven = d.uneven;
+  o.record.type = d.type;
+  o.record.root = d.root;
+  o.record.elements = s.elements;
+  o.record.reduction_hash = d.reduction_hash;
+  o.record.counts_hash = d.counts_hash;
+  o.record.reduction_name = text_at(texts, d.reduction_name);
+  o.record.message_type = {d.type_hash, text_at(texts, d.type_name)};
+  o.record.shape = d.shape;
+  o.record.where = {text_at(texts, d.file), d.line};
+  if (d.uneven) {
+    const std::int64_t* counts = g.lines.counts(rank, sequence);
+    o.counts.assign(counts, counts + g.size);
+  }
+  return o;
+}
+
+/// The counts that a rank gave, empty for equal shares.
+[[nodiscard]] inline std::span<const std::int64_t> counts_of(const group& g, int rank,
+                                                             std::uint64_t sequence) noexcept {
+  if (!g.lines.detail(rank, sequence).uneven) return {};
+  return {g.lines.counts(rank, sequence), static_cast<std::size_t>(g.size)};
+}
+
+/// Small data of a rank, wherever they are on the board.
+[[nodiscard]] inline const std::byte* data_on_board(const group& g, int rank,
+                                                    const slot& s) noexcept {
+  if (s.how == form::here) return s.data;
+  return g.lines.stage_ring(rank) + s.place % g.sizes.stage_bytes;
+}
+
+}  // namespace rankcast::inline v0::local

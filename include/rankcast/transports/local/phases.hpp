@@ -1,0 +1,112 @@
+/// How a call goes through its phases, and how it gives up.
+#pragma once
+
+#include "rankcast/transports/local/call.hpp"
+
+namespace rankcast::inline v0::local {
+
+inline bool call::advance(bool turn) {
+  bool went_on = false;
+  if (phase_ == phase::agree && turn && !refusal_.empty()) {  // the others do without us
+    release();
+  }
+  if (phase_ == phase::agree && turn && needed_arrived()) {
+    phase_ = phase::move;
+    agree();
+    if (!direct() && moves_data(op_->code)) begin_streams();
+    went_on = true;
+  }
+  if (phase_ == phase::move) {
+    const std::uint64_t before = desk_.counters.bytes_received;
+    const std::uint64_t written = desk_.streams.written();
+    move_data();
+    went_on = went_on || phase_ != phase::move || before != desk_.counters.bytes_received ||
+              written != desk_.streams.written();
+  }
+  if (phase_ == phase::slices && collect_slices()) {
+    consume();
+    went_on = true;
+  }
+  if (phase_ == phase::verdict && all_at(stage::consumed)) {
+    hear_verdict();
+    release();
+    went_on = true;
+  }
+  if (phase_ == phase::drain && readers_done()) {
+    complete();
+    went_on = true;
+  }
+  return went_on;
+}
+
+inline std::vector<int> call::awaited() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < group_.size; ++r) {
+    if (r == rank_) continue;
+    const auto i = static_cast<std::size_t>(r);
+    const auto streams_from = [&](const streaming& p) {
+      return i < p.in.size() && (!p.in[i].is_open() || !p.in[i].finished());
+    };
+    bool missing = false;
+    switch (phase_) {
+      case phase::queued:
+        missing = sequence_ >= window && ticks_of(r) < tick(sequence_ - window, stage::released);
+        missing = missing || desk_.stage.waits_for(r);
+        break;
+      case phase::agree: missing = (everyone() || reads_from(r)) && !arrived(r); break;
+      case phase::move:
+        missing = (reads_from(r) && streams_from(parts_[0])) ||
+                  (!parts_[0].all_out() && desk_.streams.waits_for(r));
+        break;
+      case phase::slices:
+        missing = direct() ? ticks_of(r) < tick(sequence_, stage::slice_ready)
+                           : streams_from(parts_[1]) || desk_.streams.waits_for(r);
+        break;
+      case phase::verdict: missing = ticks_of(r) < tick(sequence_, stage::consumed); break;
+      case phase::drain:
+        missing = read_by(r) && ticks_of(r) < tick(sequence_, stage::consumed);
+        break;
+      case phase::complete: break;
+    }
+    if (missing) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+inline std::optional<revocation> call::hopeless() const {
+  op_->start_clock();
+  const std::vector<int> missing = awaited();
+  const auto gone =
+      std::find_if(missing.begin(), missing.end(), [&](int r) { return group_.gone(r); });
+  const bool expired = op_->until.expired();
+  if (gone == missing.end() && !expired) return std::nullopt;
+  // Who left may have published before: look again, now that it cannot change any more.
+  const std::vector<int> still = awaited();
+  if (still != missing) return std::nullopt;
+  revocation r;
+  r.sequence = sequence_;
+  r.waited = steady_clock::now() - op_->begun;
+  const std::string head = text() + ", rank " + std::to_string(rank_);
+  if (gone != missing.end()) {
+    r.why = revocation::kind::peer_lost;
+    r.ranks = {*gone};
+    const member& m = group_.of(*gone);
+    const bool left = m.left.load() || m.closed.load();
+    r.text = head + ": rank " + std::to_string(*gone) +
+             (left ? " left without taking part; " : ": its process has ended; ") +
+             last_call_text(group_, *gone);
+    return r;
+  }
+  r.why = revocation::kind::timeout;
+  r.ranks = missing;
+  r.text = head + ": timed out after " + seconds_text(r.waited);
+  if (missing.empty()) r.text += ", waiting for earlier calls of this rank";
+  for (const int m : missing) {
+    r.text += "; rank " + std::to_string(m) +
+              (arrived(m) ? " has arrived but not finished" : " has not arrived") + ", " +
+              last_call_text(group_, m);
+  }
+  return r;
+}
+
+}  // namespace rankcast::inline v0::local

@@ -1,0 +1,329 @@
+/// A rank's rings of payload: small data of many calls wait in the stage ring until their readers
+/// have them, large data go through the stream ring piece by piece. Positions count bytes and are
+/// never reset; what is kept for whom, only the owner knows.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rankcast/transports/local/group.hpp"
+
+namespace rankcast::inline v0::local {
+
+inline constexpr int all_readers = -1;
+
+/// What the owner has put into a ring and must keep: first in, first out, one entry a call.
+class kept {
+ public:
+  struct entry {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint64_t sequence = 0;
+    int reader = all_readers;
+  };
+
+  [[nodiscard]] bool empty() const noexcept { return first_ == next_; }
+  [[nodiscard]] bool full() const noexcept { return next_ - first_ == entries_.size(); }
+  [[nodiscard]] const entry& front() const noexcept { return entries_[first_ % entries_.size()]; }
+  [[nodiscard]] entry& back() noexcept { return entries_[(next_ - 1) % entries_.size()]; }
+  void push(const entry& e) noexcept { entries_[next_++ % entries_.size()] = e; }
+  void pop() noexcept { ++first_; }
+
+ private:
+  std::array<entry, 2 * window> entries_;  // a call has up to two
+  std::uint64_t first_ = 0;
+  std::uint64_t next_ = 0;
+};
+
+/// The owner's side of its stage ring.
+class stage_space {
+ public:
+  stage_space(const group& g, int rank) noexcept : group_(g), rank_(rank) {}
+
+  /// Room for `bytes` in one piece, kept until those who read call `sequence` are through with it;
+  /// null when there is none yet.
+  [[nodiscard]] std::byte* take(std::size_t bytes, std::uint64_t sequence, int reader,
+                                std::uint64_t& position) {
+    if (!reserved_) {
+      group_.house->reserve(group_.lines.stage_offset(rank_), group_.sizes.stage_bytes);
+      reserved_ = true;
+    }
+    const std::size_t size = group_.sizes.stage_bytes;
+    std::uint64_t begin = next_;
+    if (begin % size + bytes > size) begin += size - begin % size;  // not around the corner
+    const std::uint64_t end = begin + (bytes + 63) / 64 * 64;
+    while (!held_.empty() && end - held_.front().begin > size && let_go()) {
+    }
+    if (held_.full() || (!held_.empty() && end - held_.front().begin > size)) return nullptr;
+    held_.push({begin, end, sequence, reader});
+    next_ = end;
+    position = begin;
+    return group_.lines.stage_ring(rank_) + begin % size;
+  }
+
+  /// True when what was put in first waits for rank `r`.
+  [[nodiscard]] bool waits_for(int r) const noexcept {
+    return !held_.empty() && !through(held_.front(), r);
+  }
+
+ private:
+  [[nodiscard]] bool through(const kept::entry& e, int r) const noexcept {
+    if (r == rank_ || (e.reader != all_readers && e.reader != r)) return true;
+    return group_.of(r).ticks.load(std::memory_order_seq_cst) >= tick(e.sequence, stage::consumed);
+  }
+  bool let_go() noexcept {
+    for (int r = 0; r < group_.size; ++r) {
+      if (!through(held_.front(), r)) return false;
+    }
+    held_.pop();
+    return true;
+  }
+
+  const group& group_;
+  int rank_;
+  kept held_;
+  std::uint64_t next_ = 0;
+  bool reserved_ = false;
+};
+
+/// How many bytes of a stream each reader gets, and in which order they come: in rounds of one
+/// piece for each reader that has not got all of its own, beginning with the owner's neighbour. A
+/// stream that is the same for all readers is one without rounds. Owner and readers compute the
+/// same from the same numbers.
+class stream_plan {
+ public:
+  stream_plan() = default;
+  /// The same `bytes` for all readers, or for one.
+  stream_plan(std::uint64_t bytes, int owner, int size, std::size_t piece) noexcept
+      : owner_(owner), size_(size), piece_(piece), common_(true), most_(bytes) {}
+  /// `share(r)`: bytes of each reader. The pieces of a round fit the ring several times.
+  template <class Share>
+  stream_plan(int owner, int size, std::size_t piece, Share&& share) noexcept
+      : owner_(owner), size_(size), piece_(piece) {
+    shares_.resize(static_cast<std::size_t>(size));
+    for (int r = 0; r < size; ++r) {
+      shares_[static_cast<std::size_t>(r)] = r == owner ? 0 : share(r);
+      most_ = std::max(most_, shares_[static_cast<std::size_t>(r)]);
+    }
+  }
+
+  [[nodiscard]] bool common() const noexcept { return common_; }
+  [[nodiscard]] std::uint64_t share(int r) const noexcept {
+    return common_ ? most_ : shares_[static_cast<std::size_t>(r)];
+  }
+  [[nodiscard]] std::size_t piece() const noexcept { return piece_; }
+  /// Rounds until every share is through.
+  [[nodiscard]] std::uint64_t rounds() const noexcept { return (most_ + piece_ - 1) / piece_; }
+  /// Bytes of a round in the ring.
+  [[nodiscard]] std::uint64_t round_bytes(std::uint64_t round) const noexcept {
+    if (common_) return spaced(piece_of(most_, round));
+    std::uint64_t n = 0;
+    for (const std::uint64_t s : shares_) n += spaced(piece_of(s, round));
+    return n;
+  }
+  /// Where in its round the piece of `reader` begins.
+  [[nodiscard]] std::uint64_t offset_of(int reader, std::uint64_t round) const noexcept {
+    if (common_) return 0;
+    std::uint64_t n = 0;
+    for (int i = 1; i < size_; ++i) {
+      const int r = (owner_ + i) % size_;
+      if (r == reader) break;
+      n += spaced(piece_of(shares_[static_cast<std::size_t>(r)], round));
+    }
+    return n;
+  }
+  [[nodiscard]] std::uint64_t bytes_of(int reader, std::uint64_t round) const noexcept {
+    return piece_of(share(reader), round);
+  }
+
+ private:
+  // Pieces begin on cache lines, so that no element lies across the end of the ring.
+  [[nodiscard]] static std::uint64_t spaced(std::uint64_t n) noexcept { return (n + 63) / 64 * 64; }
+  [[nodiscard]] std::uint64_t piece_of(std::uint64_t share, std::uint64_t round) const noexcept {
+    const std::uint64_t done = round * piece_;
+    return done >= share ? 0 : std::min<std::uint64_t>(piece_, share - done);
+  }
+
+  int owner_ = 0;
+  int size_ = 0;
+  std::uint64_t piece_ = 1;
+  bool common_ = false;
+  std::uint64_t most_ = 0;
+  std::vector<std::uint64_t> shares_;
+};
+
+/// Bytes of a piece, so that `readers` of them fit a ring four times: while one is read the next
+/// ones are written.
+[[nodiscard]] inline std::size_t piece_bytes(const settings& s, int readers,
+                                             std::uint64_t total) noexcept {
+  const std::size_t most =
+      std::max<std::size_t>(s.ring_bytes / 4 / static_cast<std::size_t>(std::max(readers, 1)), 64);
+  // A stream of few bytes is cut finer, so that its reader need not wait for all of it.
+  const std::uint64_t fine = std::max<std::uint64_t>(total / 4, 8192);
+  const std::size_t n = std::min({most, s.chunk_bytes, static_cast<std::size_t>(fine)});
+  return std::max<std::size_t>(n / 64 * 64, 64);
+}
+
+/// The owner's side of its stream ring; one stream at a time goes in.
+class stream_space {
+ public:
+  stream_space(const group& g, int rank) noexcept : group_(g), rank_(rank) {}
+
+  /// A stream of call `sequence` begins. Its readers find its begin in the slot.
+  std::uint64_t begin(std::uint64_t sequence, int reader) {
+    if (!reserved_) {
+      group_.house->reserve(group_.lines.stream_offset(rank_), group_.sizes.ring_bytes);
+      reserved_ = true;
+    }
+    if (held_.full()) find_tail();  // of calls in flight there are fewer
+    held_.push({written_, written_, sequence, reader});
+    return written_;
+  }
+
+  /// True when `bytes` more fit.
+  [[nodiscard]] bool fits(std::uint64_t bytes) noexcept {
+    const std::uint64_t size = group_.sizes.ring_bytes;
+    if (written_ + bytes - tail_ <= size) return true;
+    find_tail();
+    return written_ + bytes - tail_ <= size;
+  }
+  [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
+  /// The piece of the ring at a position, as far as it goes in one piece.
+  [[nodiscard]] std::span<std::byte> at(std::uint64_t position,
+                                        std::uint64_t bytes) const noexcept {
+    const std::uint64_t size = group_.sizes.ring_bytes;
+    const std::uint64_t offset = position % size;
+    return {group_.lines.stream_ring(rank_) + offset,
+            static_cast<std::size_t>(std::min(bytes, size - offset))};
+  }
+  /// `bytes` more have been written.
+  void advance(std::uint64_t bytes) noexcept {
+    written_ += bytes;
+    held_.back().end = written_;
+    group_.of(rank_).streamed.store(written_, std::memory_order_seq_cst);
+    group_.ring_others(rank_);
+  }
+
+  /// True when what was put in first waits for rank `r`.
+  [[nodiscard]] bool waits_for(int r) const noexcept {
+    return !held_.empty() && taken(held_.front(), r) < held_.front().end;
+  }
+
+ private:
+  // Up to where rank r needs nothing of an entry.
+  [[nodiscard]] std::uint64_t taken(const kept::entry& e, int r) const noexcept {
+    if (r == rank_ || (e.reader != all_readers && e.reader != r)) return e.end;
+    if (group_.of(r).ticks.load(std::memory_order_seq_cst) >= tick(e.sequence, stage::consumed)) {
+      return e.end;
+    }
+    const std::uint64_t up_to = group_.lines.pair(rank_, r).taken.load(std::memory_order_seq_cst);
+    return std::clamp(up_to, e.begin, e.end);
+  }
+  void find_tail() noexcept {
+    for (;;) {
+      if (held_.empty()) {
+        tail_ = written_;
+        return;
+      }
+      const kept::entry& e = held_.front();
+      std::uint64_t lowest = e.end;
+      for (int r = 0; r < group_.size; ++r) lowest = std::min(lowest, taken(e, r));
+      tail_ = lowest;
+      if (lowest < e.end || &e == &held_.back()) return;
+      held_.pop();
+    }
+  }
+
+  const group& group_;
+  int rank_;
+  kept held_;
+  std::uint64_t written_ = 0;
+  std::uint64_t tail_ = 0;
+  bool reserved_ = false;
+};
+
+/// The reader's side of a stream from another rank: the bytes that have come, in order.
+class inflow {
+ public:
+  /// `begin`: where it begins in the owner's ring.
+  void open(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin) {
+    group_ = &g;
+    owner_ = owner;
+    reader_ = reader;
+    plan_ = &plan;
+    round_begin_ = begin;
+    round_ = 0;
+    within_ = 0;
+    consumed_ = 0;
+    end_ = 0;
+    skipped_ = false;
+    if (finished()) pass_on();
+  }
+  [[nodiscard]] bool is_open() const noexcept { return group_ != nullptr; }
+  void close() noexcept { *this = inflow{}; }
+  /// All that it was to bring has been had in another way, or is not wanted.
+  void skip() {
+    if (group_ != nullptr && !finished()) pass_on();
+    skipped_ = true;
+  }
+
+  [[nodiscard]] std::uint64_t total() const noexcept { return plan_->share(reader_); }
+  [[nodiscard]] std::uint64_t consumed() const noexcept { return consumed_; }
+  [[nodiscard]] bool finished() const noexcept {
+    return skipped_ || (group_ != nullptr && consumed_ == plan_->share(reader_));
+  }
+
+  /// What can be read in one piece now; empty when nothing has come.
+  [[nodiscard]] std::span<const std::byte> front() noexcept {
+    if (finished()) return {};
+    const std::uint64_t bytes = plan_->bytes_of(reader_, round_);
+    const std::uint64_t at = round_begin_ + plan_->offset_of(reader_, round_) + within_;
+    // The owner says so for each piece, or at the end of its round.
+    if (end_ < at + 1) end_ = group_->of(owner_).streamed.load(std::memory_order_seq_cst);
+    if (end_ <= at) return {};
+    const std::uint64_t size = group_->sizes.ring_bytes;
+    const std::uint64_t n = std::min({bytes - within_, end_ - at, size - at % size});
+    return {group_->lines.stream_ring(owner_) + at % size, static_cast<std::size_t>(n)};
+  }
+  void pop(std::size_t n) {
+    consumed_ += n;
+    within_ += n;
+    if (within_ < plan_->bytes_of(reader_, round_)) {
+      if (plan_->common()) tell(round_begin_ + within_);
+      return;
+    }
+    within_ = 0;
+    round_begin_ += plan_->round_bytes(round_);
+    ++round_;
+    if (finished()) pass_on();
+    else tell(round_begin_);
+  }
+
+ private:
+  // The rounds after our last are for others.
+  void pass_on() {
+    for (; round_ < plan_->rounds(); ++round_) round_begin_ += plan_->round_bytes(round_);
+    tell(round_begin_);
+  }
+  void tell(std::uint64_t up_to) noexcept {
+    group_->lines.pair(owner_, reader_).taken.store(up_to, std::memory_order_seq_cst);
+    group_->ring(owner_);
+  }
+
+  const group* group_ = nullptr;
+  int owner_ = 0;
+  int reader_ = 0;
+  const stream_plan* plan_ = nullptr;
+  std::uint64_t round_begin_ = 0;
+  std::uint64_t round_ = 0;
+  std::uint64_t within_ = 0;
+  std::uint64_t consumed_ = 0;
+  std::uint64_t end_ = 0;
+  bool skipped_ = false;
+};
+
+}  // namespace rankcast::inline v0::local

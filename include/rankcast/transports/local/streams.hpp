@@ -1,0 +1,436 @@
+/// How data move between ranks that see of each other only the board. Each rank puts what it gives
+/// into its stream ring, piece by piece, and its readers take it from there: two copies, the second
+/// of them while the next piece is written.
+#pragma once
+
+#include "rankcast/transports/local/call.hpp"
+
+namespace rankcast::inline v0::local {
+
+/// The segments of a message that is still coming; reading waits for them.
+class streamed_segments final : public segment_reader {
+ public:
+  streamed_segments(inflow& in, std::span<const std::uint64_t> sizes, desk& d) noexcept
+      : in_(in), sizes_(sizes), desk_(d) {}
+  [[nodiscard]] std::span<const std::uint64_t> sizes() const noexcept override { return sizes_; }
+  void read(std::span<std::byte> to) override {
+    require_segment(sizes_, next_++, to.size());
+    for (int attempt = 0; !to.empty(); ++attempt) {
+      const auto front = in_.front();
+      if (front.empty()) {
+        if (in_.finished()) throw decode_error("message: it is shorter than its table says");
+        desk_.waits.wait_once(attempt);
+        continue;
+      }
+      const std::size_t n = std::min(front.size(), to.size());
+      std::memcpy(to.data(), front.data(), n);
+      in_.pop(n);
+      desk_.counters.bytes_received += n;
+      to = to.subspan(n);
+      attempt = 0;
+    }
+  }
+
+ private:
+  inflow& in_;
+  std::span<const std::uint64_t> sizes_;
+  desk& desk_;
+  std::size_t next_ = 0;
+};
+
+inline void call::begin_streams() {
+  streamed_ = true;
+  for (streaming& p : parts_) {
+    p.begun = false;
+    p.round = 0;
+    p.in.resize(static_cast<std::size_t>(group_.size));
+    p.plans.resize(static_cast<std::size_t>(group_.size));
+    for (inflow& f : p.in) f.close();
+  }
+  folded_ = 0;
+  next_source_ = 0;
+  intake_.clear();
+  out_.clear();
+  if (own_slot().how != form::streams) return;
+  for (const message& m : messages_) out_.emplace_back(m);
+  begin_stream(0);
+}
+
+inline void call::begin_stream(int part) {
+  streaming& p = parts_[part];
+  p.plan = plan_of(rank_, part);
+  p.begun = true;
+  const std::uint64_t begin = desk_.streams.begin(sequence_, part == 0 ? reader() : all_readers);
+  own_detail().stream_begin[part].store(begin + 1, std::memory_order_seq_cst);
+  group_.ring_others(rank_);
+}
+
+inline stream_plan call::plan_of(int owner, int part) const {
+  const int n = group_.size;
+  const std::uint64_t element_bytes = size_of(op_->type);
+  const auto to_all = [&](std::uint64_t bytes) {
+    return stream_plan(bytes, owner, n, piece_bytes(group_.sizes, 1, bytes));
+  };
+  const auto to_each = [&](auto&& share) {
+    std::uint64_t most = 0;
+    for (int r = 0; r < n; ++r) most = std::max<std::uint64_t>(most, r == owner ? 0 : share(r));
+    return stream_plan(owner, n, piece_bytes(group_.sizes, n - 1, most), share);
+  };
+  const std::uint64_t bytes = theirs(owner).bytes;
+  if (part == 1) {
+    return to_all(static_cast<std::uint64_t>(partition(op_->receive.elements(), n, owner).count) *
+                  element_bytes);
+  }
+  if (is_message(*op_)) {
+    if (!one_each()) return to_all(bytes);
+    const std::int64_t* sizes = group_.lines.counts(owner, sequence_);
+    return to_each([&](int r) { return static_cast<std::uint64_t>(sizes[r]); });
+  }
+  const auto elements = static_cast<std::int64_t>(bytes / element_bytes);
+  const auto blocks = [&](std::span<const std::int64_t> counts) {
+    return to_each([&](int r) {
+      return static_cast<std::uint64_t>(block_of(counts, elements, r, n).count) * element_bytes;
+    });
+  };
+  switch (op_->code) {
+    case opcode::scatter:
+    case opcode::all_to_all: return blocks(counts_of(group_, owner, sequence_));
+    case opcode::reduce_scatter: return blocks(op_->counts);
+    case opcode::all_reduce:
+      if (slices_follow()) {
+        return to_each([&](int r) {
+          return static_cast<std::uint64_t>(partition(elements, n, r).count) * element_bytes;
+        });
+      }
+      return to_all(bytes);
+    default: return to_all(bytes);
+  }
+}
+
+// Bytes of the stream to `reader`, from `first` on.
+inline void call::fill(int part, int reader, std::uint64_t first, std::span<std::byte> to) {
+  if (!out_.empty()) {
+    out_[one_each() ? static_cast<std::size_t>(reader) : 0].read(to);
+    return;
+  }
+  const std::size_t element_bytes = size_of(op_->type);
+  const int n = group_.size;
+  buffer from = op_->send;
+  std::int64_t begin = 0;
+  if (part == 1) {
+    from = op_->receive;
+    begin = partition(from.elements(), n, rank_).first;
+  } else if (!parts_[0].plan.common()) {
+    begin = slices_follow() ? partition(from.elements(), n, reader).first
+                            : block_of(op_->counts, from.elements(), reader, n).first;
+  }
+  if (!kept_.empty() && op_->code == opcode::all_to_all &&
+      op_->send.address == op_->receive.address) {
+    from.address = kept_.data();
+    from.elements_layout = layout::contiguous({from.elements()});
+  }
+  copy_to(to.data(), from, begin + static_cast<std::int64_t>(first / element_bytes),
+          static_cast<std::int64_t>(to.size() / element_bytes));
+}
+
+inline bool call::pump(int part) {
+  streaming& p = parts_[part];
+  bool went_on = false;
+  while (!p.all_out()) {
+    const std::uint64_t bytes = p.plan.round_bytes(p.round);
+    if (!desk_.streams.fits(bytes)) break;
+    const std::uint64_t begin = desk_.streams.written();
+    const auto put = [&](int reader, std::uint64_t offset) {
+      std::uint64_t at = begin + offset;
+      std::uint64_t first = p.round * p.plan.piece();
+      for (std::uint64_t left = p.plan.bytes_of(reader, p.round); left > 0;) {
+        const std::span<std::byte> place = desk_.streams.at(at, left);
+        fill(part, reader, first, place);
+        at += place.size();
+        first += place.size();
+        left -= place.size();
+      }
+    };
+    if (p.plan.common()) {
+      put(0, 0);
+    } else {
+      for (int i = 1; i < group_.size; ++i) {
+        const int r = (rank_ + i) % group_.size;
+        put(r, p.plan.offset_of(r, p.round));
+      }
+    }
+    ++p.round;
+    desk_.streams.advance(bytes);
+    went_on = true;
+  }
+  return went_on;
+}
+
+inline bool call::pump() {
+  if (!streamed_) return false;
+  if (phase_ == phase::move) return pump(0);
+  return phase_ == phase::slices && pump(1);
+}
+
+// True when nothing streams to this rank, or from it.
+inline bool call::all_near() const noexcept {
+  for (int r = 0; r < group_.size; ++r) {
+    if (theirs(r).how == form::streams && (r == rank_ || reads_from(r))) return false;
+  }
+  return true;
+}
+
+inline call::moved call::move_streams() {
+  if (!moves_data(op_->code)) return moved::all;
+  if (all_near() && !slices_follow()) {
+    if (failure == nullptr) attempt([&] { return move_direct() == moved::all; });
+    return moved::all;
+  }
+  pump(0);
+  bool taken = failure != nullptr;
+  if (!taken) {
+    taken = attempt([&] { return take_streams(); });
+    pump(0);
+  }
+  if (failure != nullptr) {
+    skip_streams();
+    taken = true;
+  }
+  if (!taken || !parts_[0].all_out()) return moved::not_yet;
+  if (!slices_follow() || (failure != nullptr && !own_failure_)) return moved::all;
+  if (failure == nullptr) begin_stream(1);
+  return moved::own_slice;
+}
+
+// What others stream to this rank is passed over, so that they get on.
+inline void call::skip_streams() {
+  for (int r = 0; r < group_.size; ++r) {
+    if (r == rank_ || !reads_from(r) || !arrived(r) || theirs(r).how != form::streams) continue;
+    if (inflow* f = inflow_from(r, 0)) f->skip();
+  }
+}
+
+// The stream of a rank, once it has begun.
+inline inflow* call::inflow_from(int source, int part) {
+  const auto i = static_cast<std::size_t>(source);
+  inflow& f = parts_[part].in[i];
+  if (f.is_open()) return &f;
+  const std::uint64_t begin = detail(source).stream_begin[part].load(std::memory_order_seq_cst);
+  if (begin == 0) return nullptr;
+  parts_[part].plans[i] = plan_of(source, part);
+  f.open(group_, source, rank_, parts_[part].plans[i], begin - 1);
+  return &f;
+}
+
+inline bool call::take_streams() {
+  if (is_message(*op_)) return op_->sink == nullptr || receive_streamed_messages();
+  copy_own_block();
+  const int n = group_.size;
+  const std::int64_t all = op_->receive.elements();
+  switch (op_->code) {
+    case opcode::broadcast: return at_root() || take(op_->root, 0, 0);
+    case opcode::scatter: return at_root() || !op_->receive.given || take(op_->root, 0, 0);
+    case opcode::gather: return !at_root() || take_blocks(op_->counts);
+    case opcode::all_gather:
+    case opcode::split: return take_blocks(op_->counts);
+    case opcode::all_to_all: return take_blocks(op_->receive_counts);
+    case opcode::reduce: return !at_root() || fold_streams(0, 0, all);
+    case opcode::reduce_scatter: {
+      const block b = block_of(op_->counts, op_->send.elements(), rank_, n);
+      return fold_streams(0, b.first, b.count);
+    }
+    case opcode::all_reduce: {
+      if (!slices_follow()) return fold_streams(0, 0, all);
+      const slice s = partition(all, n, rank_);
+      return fold_streams(s.first, s.first, s.count);
+    }
+    default: return true;
+  }
+}
+
+// From the send to the receive buffer, once.
+inline void call::copy_own_block() {
+  inflow& own = parts_[0].in[static_cast<std::size_t>(rank_)];
+  if (own.finished()) return;
+  own.skip();
+  if (!op_->send.given || !op_->receive.given) return;
+  const std::int64_t sent = op_->send.elements();
+  const std::int64_t received = op_->receive.elements();
+  block from{0, sent};
+  block to{0, received};
+  switch (op_->code) {
+    case opcode::scatter: from = block_of(op_->counts, sent, rank_, group_.size); break;
+    case opcode::gather:
+    case opcode::all_gather:
+    case opcode::split: to = block_of(op_->counts, received, rank_, group_.size); break;
+    case opcode::all_to_all:
+      from = block_of(op_->counts, sent, rank_, group_.size);
+      to = block_of(op_->receive_counts, received, rank_, group_.size);
+      break;
+    default: return;
+  }
+  const bool in_place =
+      op_->code == opcode::all_to_all && op_->send.address == op_->receive.address;
+  const std::byte* data = op_->send.address;
+  layout l = op_->send.elements_layout;
+  if (in_place) {
+    data = near(own_slot()) ? data_on_board(group_, rank_, own_slot()) : kept_.data();
+    l = layout::contiguous({sent});
+  }
+  copy_elements(op_->receive.address, op_->receive.elements_layout, to.first, data, l, from.first,
+                to.count, size_of(op_->type));
+}
+
+// Block by block from all peers; each is looked at, so that all of them go on.
+inline bool call::take_blocks(std::span<const std::int64_t> counts) {
+  bool finished = true;
+  for (int i = 1; i < group_.size; ++i) {
+    const int r = (rank_ + i) % group_.size;
+    const block b = block_of(counts, op_->receive.elements(), r, group_.size);
+    finished = take(r, 0, b.first) && finished;
+  }
+  return finished;
+}
+
+// As much as has come of what `source` has for this rank.
+inline bool call::take(int source, int part, std::int64_t to_first) {
+  const std::size_t element_bytes = size_of(op_->type);
+  const auto put = [&](const std::byte* data, std::int64_t first, std::int64_t count) {
+    const auto bytes = static_cast<std::size_t>(count) * element_bytes;
+    if (op_->receive.elements_layout.is_contiguous()) {
+      std::memcpy(op_->receive.address + static_cast<std::size_t>(first) * element_bytes, data,
+                  bytes);
+    } else {
+      copy_elements(op_->receive.address, op_->receive.elements_layout, first, data,
+                    layout::contiguous({count}), 0, count, element_bytes);
+    }
+    desk_.counters.bytes_received += bytes;
+  };
+  if (part == 0 && theirs(source).how != form::streams) {
+    inflow& f = parts_[0].in[static_cast<std::size_t>(source)];
+    if (f.finished()) return true;
+    f.skip();
+    if (!near(theirs(source))) return true;  // it gives nothing
+    block b{0, static_cast<std::int64_t>(theirs(source).bytes / element_bytes)};
+    if (op_->code == opcode::all_to_all) {
+      b = block_of(counts_of(group_, source, sequence_), b.count, rank_, group_.size);
+    } else if (op_->code == opcode::scatter) {
+      b = share_of_scatter();
+    }
+    if (b.count != 0) {
+      put(data_on_board(group_, source, theirs(source)) +
+              static_cast<std::size_t>(b.first) * element_bytes,
+          to_first, b.count);
+    }
+    return true;
+  }
+  inflow* f = inflow_from(source, part);
+  if (f == nullptr) return false;
+  for (auto front = f->front(); !front.empty(); front = f->front()) {
+    put(front.data(), to_first + static_cast<std::int64_t>(f->consumed() / element_bytes),
+        static_cast<std::int64_t>(front.size() / element_bytes));
+    f->pop(front.size());
+    pump();
+  }
+  return f->finished();
+}
+
+// Folds as many elements as have come of all ranks, in rank order.
+inline bool call::fold_streams(std::int64_t to_first, std::int64_t first, std::int64_t count) {
+  const std::size_t element_bytes = size_of(op_->type);
+  std::vector<inflow>& in = parts_[0].in;
+  const auto come = [&] {
+    std::int64_t n = count - folded_;
+    // Our own values have to be in the ring before the result is written over them.
+    if (parts_[0].begun && parts_[0].plan.common()) {
+      const std::uint64_t out = parts_[0].round * parts_[0].plan.piece() / element_bytes;
+      n = std::min(n, static_cast<std::int64_t>(out) - folded_);
+    }
+    for (int r = 0; r < group_.size && n > 0; ++r) {
+      if (r == rank_) continue;
+      inflow* f = inflow_from(r, 0);
+      n = f == nullptr ? 0
+                       : std::min(n, static_cast<std::int64_t>(f->front().size() / element_bytes));
+    }
+    return n;
+  };
+  accumulator sum(op_->reduction);
+  for (std::int64_t ready = come(); ready > 0; ready = come()) {
+    const std::int64_t n = std::min(ready, sum.capacity());
+    for (int r = 0; r < group_.size; ++r) {
+      if (r == rank_) {
+        sum.add(r == 0, op_->send.address, op_->send.elements_layout, first + folded_, n,
+                element_bytes);
+      } else {
+        sum.add(r == 0, in[static_cast<std::size_t>(r)].front().data(), layout::contiguous({n}), 0,
+                n, element_bytes);
+      }
+    }
+    sum.store(op_->receive.address, op_->receive.elements_layout, to_first + folded_, n,
+              element_bytes);
+    for (int r = 0; r < group_.size; ++r) {
+      if (r == rank_) continue;
+      in[static_cast<std::size_t>(r)].pop(static_cast<std::size_t>(n) * element_bytes);
+      desk_.counters.bytes_received += static_cast<std::uint64_t>(n) * element_bytes;
+    }
+    folded_ += n;
+    pump(0);
+  }
+  return folded_ == count;
+}
+
+// All have stored their slices where everybody reads them, or say why not.
+inline bool call::collect_slices() {
+  if (!direct() && failure == nullptr) pump(1);
+  bool finished = true;
+  for (int r = 0; r < group_.size; ++r) {
+    if (r == rank_) continue;
+    if (ticks_of(r) < tick(sequence_, stage::slice_ready)) {
+      finished = false;
+      continue;
+    }
+    const detail_of_call& d = detail(r);
+    if (d.slice_failed) {
+      if (failure == nullptr) {
+        failure = std::make_exception_ptr(remote_error(
+            text() + ": rank " + std::to_string(r) + " failed: " + get_text(d.text), r));
+      }
+    } else if (!direct()) {
+      const slice s = partition(op_->receive.elements(), group_.size, r);
+      finished = take(r, 1, s.first) && finished;
+    }
+  }
+  return finished && (direct() || parts_[1].all_out());
+}
+
+inline bool call::receive_streamed_messages() {
+  const bool from_root = has_root(op_->code) && op_->code != opcode::gather;
+  if (op_->code == opcode::gather && !at_root()) return true;
+  for (; next_source_ < (from_root ? 1 : group_.size); ++next_source_) {
+    const int from = from_root ? op_->root : next_source_;
+    if (from == rank_ || theirs(from).how != form::streams) {
+      decode_near(from);
+      continue;
+    }
+    inflow* f = inflow_from(from, 0);
+    if (f == nullptr) return false;
+    while (!intake_.complete()) {
+      const auto front = f->front();
+      if (front.empty()) {
+        if (f->finished()) throw decode_error("message: it is shorter than its table says");
+        return false;
+      }
+      const std::size_t n = std::min(front.size(), intake_.missing());
+      intake_.add(front.first(n), f->total());
+      f->pop(n);
+      desk_.counters.bytes_received += n;
+    }
+    streamed_segments segments(*f, intake_.sizes(), desk_);
+    op_->sink->decode(from, intake_.header(), segments);
+    f->skip();
+    intake_.clear();
+  }
+  return true;
+}
+
+}  // namespace rankcast::inline v0::local
