@@ -27,6 +27,8 @@ struct transport_counters {
 
 enum class rank_state : std::uint8_t { alive, left, closed };
 
+struct revocation;
+
 /// An operation in flight. Shared by the transport that advances it and the `work` that waits.
 struct flight {
   bool done = false;
@@ -76,6 +78,12 @@ class RANKCAST_API transport {
   /// Ends the group for all its ranks at once; the first cause wins. Does not communicate; returns
   /// when no peer reads this rank's buffers any more, at most one chunk later.
   virtual void revoke(const std::string& cause) noexcept = 0;
+
+  /// The group is over, as another transport that serves the same group has found: what is in
+  /// flight here fails with its cause. Tells nobody.
+  virtual void end(const revocation&, int /*by*/) noexcept {}
+  /// Likewise: a rank has gone without a word.
+  virtual void lose(int /*rank*/) noexcept {}
 
   /// Gives up an operation in flight whose caller does not wait for it any more: revokes the group,
   /// or withdraws a send or receive. When it returns nobody touches the caller's buffers; that

@@ -131,6 +131,14 @@ class frames_transport final : public transport, public waiter {
     }
   }
 
+  void end(const revocation& why, int by) noexcept override {
+    try {
+      group_.revoke(why, by);
+    } catch (...) {  // out of memory: time limits end what is in flight
+    }
+  }
+  void lose(int rank) noexcept override { group_.of(rank).left = true; }
+
   void abandon(flight& f) noexcept override {
     for (auto it = flying_.letters.begin(); it != flying_.letters.end(); ++it) {
       if (it->get() == &f) {

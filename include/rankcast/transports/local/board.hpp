@@ -126,9 +126,6 @@ struct member {
   std::atomic<name_place> last_file;
   std::atomic<int> last_line;
   std::atomic<std::int64_t> last_time;  // monotonic clock, ns
-  // Which process this is.
-  std::atomic<std::int64_t> process;
-  std::atomic<std::uint64_t> process_space;  // processes of other spaces have other numbers
   shared_cause cause;
   name_table names;
 };

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdint>
 #include <ctime>
 
@@ -44,12 +45,12 @@ struct futex {
   }
   static void wake(std::atomic<std::uint32_t>& word, bool across_processes) noexcept {
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word),
-            across_processes ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+            across_processes ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
 };
 
-/// One rank sleeps on it, any peer rings it. Zeroed memory is a doorbell. 32 bits that wrap: a
-/// sleeper looks again after each slice of time.
+/// A rank sleeps on it (of a process, any of its threads), any peer rings it. Zeroed memory is a
+/// doorbell. 32 bits that wrap: a sleeper looks again after each slice of time.
 ///
 /// No ring is missed: a peer writes what it has to say (sequentially consistent), then looks for a
 /// sleeper; a rank says that it sleeps, then looks once more for what was written. One of the two
@@ -70,9 +71,9 @@ class basic_doorbell {
     const std::uint32_t seen = rings_.load(std::memory_order_seq_cst);
     const struct wake_up {
       Atomic<std::uint32_t>& sleeping;
-      ~wake_up() { sleeping.store(0, std::memory_order_relaxed); }
+      ~wake_up() { sleeping.fetch_sub(1, std::memory_order_relaxed); }
     } at_the_end{sleeping_};
-    sleeping_.store(1, std::memory_order_seq_cst);
+    sleeping_.fetch_add(1, std::memory_order_seq_cst);
     if (!awaited()) Futex::wait(rings_, seen, limit, across_processes);
   }
 

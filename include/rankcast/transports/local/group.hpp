@@ -67,12 +67,20 @@ struct group {
         sizes(s),
         spin_limit(spins),
         across_processes(house->across_processes()),
-        mail(across_processes ? 0 : static_cast<std::size_t>(ranks)) {}
+        mail(across_processes ? 0 : static_cast<std::size_t>(ranks)) {
+    for (int r = 0; r < ranks; ++r) {
+      doorbell* const other = house->bell(r);
+      bells.push_back(other != nullptr ? other : &of(r).bell);
+    }
+  }
 
   [[nodiscard]] member& of(int rank) const noexcept { return lines.of(rank); }
   [[nodiscard]] std::atomic<int>& state() const noexcept { return lines.header().state; }
   /// After a sequentially consistent write that a peer may wait for.
-  void ring(int rank) const noexcept { of(rank).bell.ring(across_processes); }
+  [[nodiscard]] doorbell& bell(int rank) const noexcept {
+    return *bells[static_cast<std::size_t>(rank)];
+  }
+  void ring(int rank) const noexcept { bell(rank).ring(across_processes); }
   void ring_others(int self) const noexcept {
     for (int r = 0; r < size; ++r) {
       if (r != self) ring(r);
@@ -92,6 +100,7 @@ struct group {
   const int spin_limit;
   const bool across_processes;
   std::vector<mailbox> mail;  // of threads
+  std::vector<doorbell*> bells;
 };
 
 /// Sizes as a board can have them.

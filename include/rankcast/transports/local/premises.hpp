@@ -15,6 +15,7 @@
 
 #include "rankcast/core/error.hpp"
 #include "rankcast/core/transport.hpp"
+#include "rankcast/transports/local/doorbell.hpp"
 
 namespace rankcast::inline v0::local {
 
@@ -30,6 +31,8 @@ class RANKCAST_API premises {
   /// Makes sure that a part of the memory is there. Throws transport_error with bytes needed and
   /// free.
   virtual void reserve(std::size_t, std::size_t) {}
+  /// What a rank sleeps on, if not the doorbell of its line on the board.
+  [[nodiscard]] virtual doorbell* bell(int /*rank*/) noexcept { return nullptr; }
   /// True when the process of a rank has ended.
   [[nodiscard]] virtual bool dead(int) noexcept { return false; }
   /// The group of some ranks of this one, each of them calling; `rank` is the caller's in it.

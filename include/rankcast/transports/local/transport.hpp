@@ -137,7 +137,11 @@ class local_transport final : public transport, private waiter {
                                                    std::chrono::nanoseconds(0), limit);
     }
     if (group_->across_processes) limit = std::min<std::chrono::nanoseconds>(limit, watch);
-    me().bell.sleep(limit, group_->across_processes, [&] { return progress(); });
+    if (group_->across_processes) {
+      limit = std::min<std::chrono::nanoseconds>(limit, watch);
+      post_polls_ = 63;
+    }
+    group_->bell(rank_).sleep(limit, group_->across_processes, [&] { return progress(); });
   }
 
   [[nodiscard]] bool busy() const noexcept override {
@@ -308,10 +312,17 @@ class local_transport final : public transport, private waiter {
     return moved;
   }
 
+  // Sends and receives between processes know of the group's end from here, and of lost peers.
   bool progress_post() {
-    const bool moved = post_->progress();
-    if (!post_->busy()) return moved;
-    return moved;
+    if (revoked(*group_)) {
+      const auto [why, by] = cause_of(*group_);
+      post_->end(why, by);
+    } else if (++post_polls_ % 64 == 0 && post_->busy()) {
+      for (int r = 0; r < group_->size; ++r) {
+        if (group_->house->dead(r)) post_->lose(r);
+      }
+    }
+    return post_->progress();
   }
 
   // Nothing moves: has a deadline passed, or has somebody gone for whom we wait?
@@ -343,6 +354,7 @@ class local_transport final : public transport, private waiter {
     }
     calls_.clear();
     letters_.clear();
+    if (post_ != nullptr && post_->busy()) progress_post();
   }
 
   // A decoder waits for more of its message.
@@ -357,7 +369,7 @@ class local_transport final : public transport, private waiter {
     if (attempt < group_->spin_limit) relax_cpu();
     else if (attempt < group_->spin_limit + yields) sched_yield();
     else
-      me().bell.sleep(std::chrono::milliseconds(1), group_->across_processes, [] { return false; });
+      group_->bell(rank_).sleep(std::chrono::milliseconds(1), group_->across_processes, [] { return false; });
   }
   void give_calls_up_if_due() {
     for (const flying& f : calls_) {
@@ -375,6 +387,7 @@ class local_transport final : public transport, private waiter {
   std::unique_ptr<transport> post_;  // sends and receives between processes
   std::uint64_t next_sequence_ = 0;
   unsigned idle_polls_ = 0;
+  unsigned post_polls_ = 0;
   std::vector<flying> calls_;                     // in start order
   std::vector<std::shared_ptr<letter>> letters_;  // sends and receives, in start order
 };

@@ -1,0 +1,351 @@
+/// The processes of one host that make up a job: what they share, who they are, and the groups that
+/// they found. Page 0 of the shared file says how the rest is laid out.
+#pragma once
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rankcast/core/communicator.hpp"
+#include "rankcast/transports/frames/transport.hpp"
+#include "rankcast/transports/local/group.hpp"
+#include "rankcast/transports/local/pipes.hpp"
+#include "rankcast/transports/local/revoke.hpp"
+#include "rankcast/transports/local/shared_file.hpp"
+#include "rankcast/transports/local/transport.hpp"
+
+namespace rankcast::inline v0::local {
+
+/// One process of a job, as the others see it.
+struct process_line {
+  alignas(apart) doorbell bell;
+  alignas(apart) std::atomic<std::int64_t> process;  // its number; 0: it has not come yet
+  std::atomic<std::uint64_t> space;                  // of process numbers
+  // Groups that this process has founded for others to find: those of which it is the first rank.
+  struct birth {
+    std::atomic<std::uint64_t> number;  // of the birth, plus one; 0 while it is written
+    std::atomic<std::uint64_t> key;
+    std::atomic<std::uint64_t> offset;  // of the board; 0: it could not be made, for `text`
+    std::atomic<int> awaited;           // ranks that have not found it yet
+    char text[512];
+  };
+  static constexpr std::uint64_t most_births = 8;
+  std::atomic<std::uint64_t> born;
+  birth births[most_births];
+};
+
+struct job_header {
+  static constexpr std::uint64_t right_magic = 0x72616e6b6a6f6221u;
+
+  std::uint64_t magic;
+  std::uint64_t layout_hash;
+  std::int32_t ranks;
+  std::int32_t spins;
+  settings sizes;
+  std::uint64_t pipes_offset;
+  std::uint64_t world_offset;
+  alignas(apart) std::atomic<std::uint64_t> end;  // where the next group's board begins
+  alignas(apart) std::atomic<int> here;           // processes that have joined
+};
+
+class job final : private wakeups, public std::enable_shared_from_this<job> {
+ public:
+  /// Lays out a new file for `ranks` processes. Throws transport_error without memory.
+  [[nodiscard]] static shared_file lay_out(int ranks, settings sizes) {
+    sizes = sound(sizes, ranks);
+    shared_file file = shared_file::make();
+    const std::size_t control = control_bytes(ranks);
+    const std::size_t pipe_part = board::page_up(pipes::bytes_needed(ranks, sizes.pipe_bytes));
+    const std::size_t world = board::bytes_needed(ranks, sizes, true);
+    file.reserve(0, control);
+    const mapping memory = file.map(0, control);
+    auto& h = *reinterpret_cast<job_header*>(memory.address());
+    h.layout_hash = layout_hash();
+    h.ranks = ranks;
+    h.spins = ranks <= usable_cpus() ? 2000 : 0;
+    h.sizes = sizes;
+    h.pipes_offset = control;
+    h.world_offset = control + pipe_part;
+    h.end.store(h.world_offset + world);
+    h.magic = job_header::right_magic;
+    if (pipe_part != 0) file.reserve(h.pipes_offset, pipe_part);
+    file.reserve(h.world_offset, board(nullptr, ranks, sizes).fixed_bytes());
+    return file;
+  }
+
+  /// This process takes its place. Throws transport_error when the file is of another build.
+  job(shared_file file, int rank)
+      : file_(std::move(file)), rank_(rank), control_(file_.map(0, board::page_up(1))) {
+    const job_header& first = header();
+    if (first.magic != job_header::right_magic || first.layout_hash != layout_hash()) {
+      throw transport_error(
+          "rank " + std::to_string(rank) + ": the job was begun by another build of rankcast", 0);
+    }
+    const int ranks = first.ranks;
+    control_ = file_.map(0, control_bytes(ranks));
+    watched_.resize(static_cast<std::size_t>(ranks));
+    if (const auto n = pipes::bytes_needed(ranks, sizes().pipe_bytes); n != 0) {
+      pipe_memory_ = file_.map(header().pipes_offset, board::page_up(n));
+    }
+    link_ = std::make_unique<pipes>(pipe_memory_.address(), rank, ranks, sizes().pipe_bytes,
+                                     static_cast<wakeups&>(*this));
+    process_line& mine = line(rank);
+    mine.space.store(own_space());
+    mine.process.store(getpid());
+  }
+
+  /// What was sent and has not left: a moment for it.
+  ~job() {
+    const auto end = steady_clock::now() + std::chrono::seconds(2);
+    for (int i = 0; !link_->all_sent() && steady_clock::now() < end; ++i) {
+      link_->progress();
+      if (anybody_dead()) break;
+      pause(i, std::chrono::milliseconds(1));
+    }
+  }
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return header().ranks; }
+  [[nodiscard]] const settings& sizes() const noexcept { return header().sizes; }
+  [[nodiscard]] const shared_file& file() const noexcept { return file_; }
+  [[nodiscard]] job_header& header() const noexcept {
+    return *reinterpret_cast<job_header*>(control_.address());
+  }
+  [[nodiscard]] process_line& line(int r) const noexcept {
+    return *reinterpret_cast<process_line*>(control_.address() + lines_at +
+                                            static_cast<std::size_t>(r) * sizeof(process_line));
+  }
+
+  /// True when the process of a rank has ended, and this can be seen from here.
+  [[nodiscard]] bool dead(int r) noexcept {
+    watched& w = watched_[static_cast<std::size_t>(r)];
+    if (r == rank_ || w.dead) return w.dead;
+    if (!w.handle.valid() && !w.hidden) {
+      const process_line& l = line(r);
+      const auto number = l.process.load();
+      if (number == 0) return false;
+      w.hidden = l.space.load() != own_space();
+      if (w.hidden) return false;
+      w.handle = descriptor(
+          static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(number), 0)));
+      w.dead = !w.handle.valid() && errno == ESRCH;
+      w.hidden = !w.handle.valid() && !w.dead;
+    }
+    if (w.handle.valid()) {
+      pollfd p{w.handle.get(), POLLIN, 0};
+      w.dead = poll(&p, 1, 0) == 1;
+    }
+    return w.dead;
+  }
+
+  /// The group of all processes.
+  [[nodiscard]] communicator world(const std::string& name, timeout limit, completion c);
+
+  [[nodiscard]] std::shared_ptr<frames::link> link() {
+    return {shared_from_this(), link_.get()};
+  }
+
+  /// Held while this process founds a group, which several of its threads may do.
+  [[nodiscard]] std::mutex& births() noexcept { return births_mutex_; }
+
+  [[nodiscard]] static std::uint64_t layout_hash() noexcept {
+    return board::layout_hash() ^ (sizeof(process_line) * 0x9e3779b97f4a7c15u);
+  }
+
+ private:
+  struct watched {
+    descriptor handle;
+    bool hidden = false;
+    bool dead = false;
+  };
+
+  static constexpr std::size_t lines_at = 1024;
+  static_assert(sizeof(job_header) <= lines_at);
+
+  [[nodiscard]] static std::size_t control_bytes(int ranks) noexcept {
+    return board::page_up(lines_at + static_cast<std::size_t>(ranks) * sizeof(process_line));
+  }
+
+  // The space of process numbers that this process lives in; other containers have their own.
+  [[nodiscard]] static std::uint64_t own_space() noexcept {
+    struct stat s {};
+    return ::stat("/proc/self/ns/pid", &s) == 0 ? static_cast<std::uint64_t>(s.st_ino) : 0;
+  }
+
+  [[nodiscard]] bool anybody_dead() noexcept {
+    for (int r = 0; r < size(); ++r) {
+      if (dead(r)) return true;
+    }
+    return false;
+  }
+
+  void wake(int r) noexcept override { line(r).bell.ring(true); }
+  void pause(int attempt, std::chrono::nanoseconds limit) override {
+    if (attempt < header().spins) {
+      relax_cpu();
+    } else if (attempt < header().spins + 50) {
+      sched_yield();
+    } else {
+      line(rank_).bell.sleep(limit, true, [&] { return !link_->quiet(); });
+    }
+  }
+
+  shared_file file_;
+  int rank_;
+  mapping control_;
+  mapping pipe_memory_;
+  std::vector<watched> watched_;
+  std::unique_ptr<pipes> link_;
+  std::mutex births_mutex_;
+};
+
+/// A group of some processes of a job: a board in the job's file.
+class job_premises final : public premises {
+ public:
+  /// `ranks`: the job's numbers of the group's ranks.
+  job_premises(std::shared_ptr<job> j, std::vector<int> ranks, std::size_t offset)
+      : job_(std::move(j)),
+        ranks_(std::move(ranks)),
+        offset_(offset),
+        bytes_(board::bytes_needed(static_cast<int>(ranks_.size()), job_->sizes(), true)),
+        memory_(job_->file().map(offset, bytes_)) {}
+
+  // The last one to leave gives the memory back.
+  ~job_premises() override {
+    const board lines(memory_.address(), static_cast<int>(ranks_.size()), job_->sizes());
+    if (lines.header().departed.fetch_add(1) + 1 == static_cast<int>(ranks_.size())) {
+      job_->file().release(offset_, bytes_);
+    }
+  }
+  job_premises(const job_premises&) = delete;
+  job_premises& operator=(const job_premises&) = delete;
+
+  [[nodiscard]] std::byte* address() const noexcept override { return memory_.address(); }
+  [[nodiscard]] bool across_processes() const noexcept override { return true; }
+  void reserve(std::size_t offset, std::size_t bytes) override {
+    job_->file().reserve(offset_ + offset, board::page_up(bytes));
+  }
+  [[nodiscard]] doorbell* bell(int r) noexcept override { return &job_->line(of(r)).bell; }
+  [[nodiscard]] bool dead(int r) noexcept override { return job_->dead(of(r)); }
+
+  [[nodiscard]] std::unique_ptr<transport> letters(group& g, int rank) override {
+    frames::settings s;
+    s.eager_bytes = std::min(g.sizes.eager_bytes, s.eager_bytes);
+    s.chunk_bytes = std::min(g.sizes.chunk_bytes, s.chunk_bytes);
+    const std::uint64_t parts[] = {offset_, 1};
+    return std::make_unique<frames::frames_transport>(
+        job_->link(), frames::frames_transport::mix(parts), rank, ranks_, g.name, s);
+  }
+
+  // The first rank makes the board and says where it is; the others wait for that.
+  [[nodiscard]] std::shared_ptr<group> found(group& parent, int parent_rank,
+                                             std::span<const int> ranks, int rank,
+                                             std::uint64_t key, const std::string& name) override {
+    std::vector<int> members;
+    for (const int r : ranks) members.push_back(of(r));
+    const int first = ranks.front();
+    const int n = static_cast<int>(members.size());
+    const std::size_t offset = rank == 0 ? give_birth(key, n, parent, parent_rank)
+                                         : find_birth(key, first, parent, parent_rank);
+    return std::make_shared<group>(
+        std::make_unique<job_premises>(job_, members, offset), n, name, parent.sizes,
+        parent.spin_limit);
+  }
+
+ private:
+  [[nodiscard]] int of(int r) const noexcept { return ranks_[static_cast<std::size_t>(r)]; }
+
+  // Waits as long as the parent group can go on. `over` is asked again and again.
+  template <class Over>
+  static void wait_until(group& parent, int parent_rank, int peer, Over&& over) {
+    for (int attempt = 0; !over(); ++attempt) {
+      if (revoked(parent)) std::rethrow_exception(later_error(parent));
+      if (peer >= 0 && parent.gone(peer)) {
+        throw peer_lost_error(parent.name + ": rank " + std::to_string(peer) +
+                                  " left before it had made a new group",
+                              peer);
+      }
+      if (attempt < 50) sched_yield();
+      else parent.bell(parent_rank).sleep(std::chrono::milliseconds(5), true, over);
+    }
+  }
+
+  [[nodiscard]] std::size_t give_birth(std::uint64_t key, int ranks, group& parent,
+                                       int parent_rank) {
+    process_line& mine = job_->line(job_->rank());
+    const std::lock_guard lock(job_->births());
+    const std::uint64_t number = mine.born.load();
+    process_line::birth& b = mine.births[number % process_line::most_births];
+    wait_until(parent, parent_rank, -1, [&] { return b.awaited.load() == 0; });
+    mine.born.store(number + 1);
+    b.number.store(0);
+    b.key.store(key);
+    std::exception_ptr why;
+    std::size_t offset = 0;
+    try {
+      const std::size_t place =
+          job_->header().end.fetch_add(board::bytes_needed(ranks, parent.sizes, true));
+      job_->file().reserve(place, board(nullptr, ranks, parent.sizes).fixed_bytes());
+      offset = place;
+    } catch (const transport_error& e) {
+      put_text(b.text, e.what());
+      why = std::current_exception();
+    }
+    b.offset.store(offset);
+    b.awaited.store(ranks - 1);
+    b.number.store(number + 1);
+    for (int r = 0; r < job_->size(); ++r) job_->line(r).bell.ring(true);
+    if (why != nullptr) std::rethrow_exception(why);
+    return offset;
+  }
+
+  [[nodiscard]] std::size_t find_birth(std::uint64_t key, int first, group& parent,
+                                       int parent_rank) {
+    std::size_t offset = 0;
+    wait_until(parent, parent_rank, first, [&] {
+      for (auto& b : job_->line(of(first)).births) {
+        const std::uint64_t number = b.number.load();
+        if (number == 0 || b.key.load() != key || b.awaited.load() == 0) continue;
+        offset = static_cast<std::size_t>(b.offset.load());
+        const std::string text = offset == 0 ? get_text(b.text) : std::string();
+        if (b.number.load() != number) continue;  // overwritten meanwhile
+        b.awaited.fetch_sub(1);
+        if (offset == 0) throw transport_error(text, ENOMEM);
+        return true;
+      }
+      return false;
+    });
+    return offset;
+  }
+
+  std::shared_ptr<job> job_;
+  std::vector<int> ranks_;
+  std::size_t offset_;
+  std::size_t bytes_;
+  mapping memory_;
+};
+
+inline communicator job::world(const std::string& name, timeout limit, completion c) {
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) ranks.push_back(r);
+  auto g = std::make_shared<group>(
+      std::make_unique<job_premises>(shared_from_this(), ranks,
+                                     static_cast<std::size_t>(header().world_offset)),
+      size(), "group '" + name + "' of " + std::to_string(size()), sizes(), header().spins);
+  return {std::make_shared<local_transport>(std::move(g), rank_), name, ranks, rank_, limit, c};
+}
+
+}  // namespace rankcast::inline v0::local
