@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "rankcast/mpi.hpp"
+#include "support/failures_only.hpp"
 #include "support/world.hpp"
 
 namespace support {
@@ -83,26 +84,9 @@ bool ranks_share_memory() {
 
 }  // namespace support
 
-namespace {
-
-// What the processes other than the first have to say: failures.
-class failures_only final : public testing::EmptyTestEventListener {
-  void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (!result.failed()) return;
-    std::fprintf(stderr, "%s:%d: process %d: %s\n", result.file_name() ? result.file_name() : "?",
-                 result.line_number(), support::world_rank(), result.message());
-  }
-};
-
-}  // namespace
-
 int main(int argc, char** argv) {
   const rankcast::mpi::environment mpi(argc, argv);
   testing::InitGoogleTest(&argc, argv);
-  if (support::world_rank() != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new failures_only);
-  }
+  if (support::world_rank() != 0) support::print_failures_only(support::world_rank());
   return RUN_ALL_TESTS();
 }

@@ -24,10 +24,6 @@ namespace rankcast::inline v0::frames {
 /// Calls a rank may be ahead of the slowest of its group.
 inline constexpr std::uint64_t window = 64;
 
-/// Frames up to this size leave without their sender's further help (the eager limit of MPI on one
-/// host is 4096 bytes with its own header); who sends a larger one waits until it has left.
-inline constexpr std::size_t leaves_at_once = 3840;
-
 /// Sizes that decide how data moves; the same for all ranks of a group.
 struct settings {
   std::size_t eager_bytes = 3 * 1024;    // up to here data travel with the call

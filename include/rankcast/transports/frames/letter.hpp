@@ -163,8 +163,7 @@ class letter final : public flight, private waiter {
     write_offer(f, record_of(op_, group_.size), {}, refusal);
     if (whole) append_whole(f, out_.bytes);
     whole_ = whole;  // nothing of the caller's is borrowed
-    const bool waits = whole && f.size() > leaves_at_once;
-    group_.post(op_.root, std::move(f), waits ? unsent_ : nullptr);
+    group_.post(op_.root, std::move(f), whole ? unsent_ : nullptr);
     done = whole && unsent_->load(std::memory_order_relaxed) == 0;
   }
 

@@ -54,8 +54,7 @@ void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&
   frame f = group_.make(what, sequence_, bytes.total(), flags, stream, tag);
   body(f);
   if (whole) append_whole(f, bytes);
-  const bool waits = f.size() > leaves_at_once;
-  group_.post(to, std::move(f), waits ? unsent_ : nullptr);
+  group_.post(to, std::move(f), unsent_);
   if (whole) return;
   out_.push_back({to, stream, std::move(bytes)});
   out_.back().skipped = theirs(to).arrived && !theirs(to).offer.refusal.empty();

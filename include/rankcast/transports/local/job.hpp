@@ -101,7 +101,7 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
       pipe_memory_ = file_.map(header().pipes_offset, board::page_up(n));
     }
     link_ = std::make_unique<pipes>(pipe_memory_.address(), rank, ranks, sizes().pipe_bytes,
-                                     static_cast<wakeups&>(*this));
+                                    static_cast<wakeups&>(*this));
     process_line& mine = line(rank);
     mine.space.store(own_space());
     mine.process.store(getpid());
@@ -139,8 +139,8 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
       if (number == 0) return false;
       w.hidden = l.space.load() != own_space();
       if (w.hidden) return false;
-      w.handle = descriptor(
-          static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(number), 0)));
+      w.handle =
+          descriptor(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(number), 0)));
       w.dead = !w.handle.valid() && errno == ESRCH;
       w.hidden = !w.handle.valid() && !w.dead;
     }
@@ -154,10 +154,10 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   /// The group of all processes.
   [[nodiscard]] communicator world(const std::string& name, timeout limit, completion c);
 
-  [[nodiscard]] std::shared_ptr<frames::link> link() {
-    return {shared_from_this(), link_.get()};
-  }
+  [[nodiscard]] std::shared_ptr<frames::link> link() { return {shared_from_this(), link_.get()}; }
 
+  /// Holds something as long as the job lives.
+  void keep(descriptor d) noexcept { kept_ = std::move(d); }
   /// Held while this process founds a group, which several of its threads may do.
   [[nodiscard]] std::mutex& births() noexcept { return births_mutex_; }
 
@@ -210,6 +210,7 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   std::vector<watched> watched_;
   std::unique_ptr<pipes> link_;
   std::mutex births_mutex_;
+  descriptor kept_;
 };
 
 /// A group of some processes of a job: a board in the job's file.
@@ -260,9 +261,8 @@ class job_premises final : public premises {
     const int n = static_cast<int>(members.size());
     const std::size_t offset = rank == 0 ? give_birth(key, n, parent, parent_rank)
                                          : find_birth(key, first, parent, parent_rank);
-    return std::make_shared<group>(
-        std::make_unique<job_premises>(job_, members, offset), n, name, parent.sizes,
-        parent.spin_limit);
+    return std::make_shared<group>(std::make_unique<job_premises>(job_, members, offset), n, name,
+                                   parent.sizes, parent.spin_limit);
   }
 
  private:
@@ -274,9 +274,9 @@ class job_premises final : public premises {
     for (int attempt = 0; !over(); ++attempt) {
       if (revoked(parent)) std::rethrow_exception(later_error(parent));
       if (peer >= 0 && parent.gone(peer)) {
-        throw peer_lost_error(parent.name + ": rank " + std::to_string(peer) +
-                                  " left before it had made a new group",
-                              peer);
+        throw peer_lost_error(
+            parent.name + ": rank " + std::to_string(peer) + " left before it had made a new group",
+            peer);
       }
       if (attempt < 50) sched_yield();
       else parent.bell(parent_rank).sleep(std::chrono::milliseconds(5), true, over);

@@ -44,8 +44,13 @@ inline std::vector<int> call::awaited() const {
   for (int r = 0; r < group_.size; ++r) {
     if (r == rank_) continue;
     const auto i = static_cast<std::size_t>(r);
-    const auto streams_from = [&](const streaming& p) {
-      return i < p.in.size() && (!p.in[i].is_open() || !p.in[i].finished());
+    // It owes this rank more of a stream. (What it has written is there, also when it has left.)
+    const auto owes = [&](int part) {
+      const streaming& p = parts_[part];
+      if (!streamed_ || p.in[i].finished()) return false;
+      if (p.in[i].is_open()) return p.in[i].starved();
+      if (part == 0 ? theirs(r).how != form::streams : detail(r).slice_failed) return false;
+      return detail(r).stream_begin[part].load(std::memory_order_seq_cst) == 0;
     };
     bool missing = false;
     switch (phase_) {
@@ -55,12 +60,12 @@ inline std::vector<int> call::awaited() const {
         break;
       case phase::agree: missing = (everyone() || reads_from(r)) && !arrived(r); break;
       case phase::move:
-        missing = (reads_from(r) && streams_from(parts_[0])) ||
-                  (!parts_[0].all_out() && desk_.streams.waits_for(r));
+        missing =
+            (reads_from(r) && owes(0)) || (!parts_[0].all_out() && desk_.streams.waits_for(r));
         break;
       case phase::slices:
         missing = direct() ? ticks_of(r) < tick(sequence_, stage::slice_ready)
-                           : streams_from(parts_[1]) || desk_.streams.waits_for(r);
+                           : owes(1) || desk_.streams.waits_for(r);
         break;
       case phase::verdict: missing = ticks_of(r) < tick(sequence_, stage::consumed); break;
       case phase::drain:

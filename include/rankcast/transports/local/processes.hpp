@@ -175,10 +175,9 @@ void fork_ranks(int ranks, F&& function, const run_options& options = {}) {
       case local::outcome::kind::returned: break;
       case local::outcome::kind::unknown: {
         const std::string how =
-            WIFSIGNALED(status)
-                ? "was killed by signal " + std::to_string(WTERMSIG(status)) + " (" +
-                      strsignal(WTERMSIG(status)) + ")"
-                : "ended with exit status " + std::to_string(WEXITSTATUS(status));
+            WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status)) +
+                                      " (" + strsignal(WTERMSIG(status)) + ")"
+                                : "ended with exit status " + std::to_string(WEXITSTATUS(status));
         first.note(std::make_exception_ptr(peer_lost_error(who + ": its process " + how, rank)),
                    true, 0);
         break;

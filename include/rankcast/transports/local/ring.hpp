@@ -277,6 +277,12 @@ class inflow {
     return skipped_ || (group_ != nullptr && consumed_ == plan_->share(reader_));
   }
 
+  /// True when it cannot go on before the owner writes more.
+  [[nodiscard]] bool starved() const noexcept {
+    return !finished() && group_->of(owner_).streamed.load(std::memory_order_seq_cst) <=
+                              round_begin_ + plan_->offset_of(reader_, round_) + within_;
+  }
+
   /// What can be read in one piece now; empty when nothing has come.
   [[nodiscard]] std::span<const std::byte> front() noexcept {
     if (finished()) return {};

@@ -48,8 +48,8 @@ class mapping {
  public:
   mapping() = default;
   mapping(int fd, std::size_t offset, std::size_t bytes) : bytes_(bytes) {
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                   static_cast<off_t>(offset));
+    void* p =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
     if (p == MAP_FAILED) {
       throw_system_error("cannot map " + std::to_string(bytes) + " bytes of shared memory", errno);
     }

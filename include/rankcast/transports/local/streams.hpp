@@ -346,9 +346,9 @@ inline bool call::fold_streams(std::int64_t to_first, std::int64_t first, std::i
       const std::uint64_t out = parts_[0].round * parts_[0].plan.piece() / element_bytes;
       n = std::min(n, static_cast<std::int64_t>(out) - folded_);
     }
-    for (int r = 0; r < group_.size && n > 0; ++r) {
+    for (int r = 0; r < group_.size; ++r) {
       if (r == rank_) continue;
-      inflow* f = inflow_from(r, 0);
+      inflow* f = inflow_from(r, 0);  // also where nothing comes: it says so to the sender
       n = f == nullptr ? 0
                        : std::min(n, static_cast<std::int64_t>(f->front().size() / element_bytes));
     }

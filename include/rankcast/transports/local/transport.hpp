@@ -369,7 +369,8 @@ class local_transport final : public transport, private waiter {
     if (attempt < group_->spin_limit) relax_cpu();
     else if (attempt < group_->spin_limit + yields) sched_yield();
     else
-      group_->bell(rank_).sleep(std::chrono::milliseconds(1), group_->across_processes, [] { return false; });
+      group_->bell(rank_).sleep(std::chrono::milliseconds(1), group_->across_processes,
+                                [] { return false; });
   }
   void give_calls_up_if_due() {
     for (const flying& f : calls_) {
