@@ -12,6 +12,7 @@
 #include "rankcast/core/operation.hpp"
 #include "rankcast/core/revocation.hpp"
 #include "rankcast/transports/local/doorbell.hpp"
+#include "rankcast/transports/local/mark.hpp"
 
 namespace rankcast::inline v0::local {
 
@@ -116,7 +117,7 @@ enum class stage : std::uint64_t {
 struct member {
   alignas(apart) std::atomic<std::uint64_t> ticks;
   alignas(apart) doorbell bell;
-  alignas(apart) std::atomic<bool> moving;             // writes or reads a peer's memory right now
+  alignas(apart) mark moving;                          // writes or reads a peer's memory right now
   alignas(apart) std::atomic<std::uint64_t> streamed;  // bytes put into its stream ring so far
   alignas(apart) std::atomic<bool> left;
   std::atomic<bool> closed;

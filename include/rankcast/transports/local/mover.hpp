@@ -85,13 +85,12 @@ class mover {
   /// Runs `f` with the mark raised. Throws group_revoked.
   template <class F>
   void guarded(F&& f) {
-    std::atomic<bool>& mark = group_.of(rank_).moving;
+    mark& own = group_.of(rank_).moving;
+    if (!own.raise(group_.state())) throw group_revoked{};
     const struct lower {
-      std::atomic<bool>& m;
-      ~lower() { m.store(false, std::memory_order_release); }
-    } lower_mark{mark};
-    mark.store(true, std::memory_order_seq_cst);
-    if (group_.state().load(std::memory_order_seq_cst) != 0) throw group_revoked{};
+      mark& m;
+      ~lower() { m.lower(); }
+    } at_the_end{own};
     f();
   }
 

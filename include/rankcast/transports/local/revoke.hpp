@@ -76,7 +76,7 @@ inline void wait_for_movers(const group& g, int rank) noexcept {
   if (g.across_processes) return;  // nobody reads or writes what is not on the board
   for (int r = 0; r < g.size; ++r) {
     if (r == rank) continue;
-    for (int i = 0; g.of(r).moving.load(std::memory_order_seq_cst); ++i) {
+    for (int i = 0; g.of(r).moving.is_up(); ++i) {
       if (i < 1000) relax_cpu();
       else sched_yield();
     }
