@@ -179,6 +179,24 @@ class player {
   std::deque<started> flights_;  // buffers stay where they are
 };
 
+// More calls of little data than anything that a transport counts or keeps.
+TEST(sequences, of_many_small_calls) {
+  for (const std::size_t elements : {1, 20, 60}) {
+    run_ranks(2, [&](communicator& world) {
+      support::step("small calls");
+      std::vector<int> all(2 * elements);
+      std::vector<int> own(elements);
+      for (int i = 0; i < 500; ++i) {
+        std::fill(all.begin(), all.end(), i + world.rank());
+        rankcast::scatter(world, all, own);
+        ASSERT_EQ(own, std::vector<int>(elements, i));
+        rankcast::all_gather(world, own, all);
+        ASSERT_EQ(all, std::vector<int>(2 * elements, i));
+      }
+    });
+  }
+}
+
 TEST(sequences, on_one_group) {
   for (const int ranks : support::rank_counts()) {
     for (const unsigned seed : {1u, 2u}) {

@@ -38,6 +38,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
     run.completion = options.completion;
     run.sizes.eager_bytes = options.eager_bytes;
     run.sizes.chunk_bytes = options.chunk_bytes;
+    run.sizes.slot_bytes = options.eager_bytes / 4;
     run.sizes.stage_bytes = 4 * options.eager_bytes;
     run.sizes.ring_bytes = 8 * options.chunk_bytes;
     run.sizes.pipe_bytes = 512;

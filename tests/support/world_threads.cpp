@@ -13,6 +13,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
   run.completion = options.completion;
   run.sizes.eager_bytes = options.eager_bytes;
   run.sizes.chunk_bytes = options.chunk_bytes;
+  run.sizes.slot_bytes = options.eager_bytes / 4;
   run.sizes.help_bytes = 4 * options.chunk_bytes;
   rankcast::run(ranks, function, run);
 }

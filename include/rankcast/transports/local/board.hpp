@@ -23,6 +23,7 @@ inline constexpr std::size_t apart = 128;
 
 /// Sizes that decide how data moves; the same for all ranks of a group.
 struct settings {
+  std::size_t slot_bytes = 272;          // up to here they stand beside the call itself
   std::size_t eager_bytes = 12 * 1024;   // up to here a sender's data is copied and it goes on
   std::size_t chunk_bytes = 256 * 1024;  // between two looks at the state word
   std::size_t stage_bytes = 128 * 1024;  // of small data of several calls, per rank

@@ -233,7 +233,7 @@ class call final : public flight {
 
   // Where `bytes` of small data go; null when they are not small.
   bool put_on_board(slot& mine, std::size_t bytes, std::byte*& place) {
-    if (bytes <= slot::room && bytes <= group_.sizes.eager_bytes) {
+    if (bytes <= group_.sizes.slot_bytes) {
       mine.how = form::here;
       place = mine.data;
     } else if (bytes <= group_.sizes.eager_bytes) {

@@ -107,6 +107,7 @@ struct group {
 [[nodiscard]] inline settings sound(settings s, int ranks) noexcept {
   const auto lines = [](std::size_t n) { return (n + 63) / 64 * 64; };
   s.chunk_bytes = std::max<std::size_t>(s.chunk_bytes, 1);
+  s.slot_bytes = std::min({s.slot_bytes, slot::room, s.eager_bytes});
   // A round of pieces for each reader, four times.
   s.ring_bytes = std::max<std::size_t>(lines(s.ring_bytes), 256 * static_cast<std::size_t>(ranks));
   s.stage_bytes = std::max(lines(s.stage_bytes), lines(4 * s.eager_bytes + 256));

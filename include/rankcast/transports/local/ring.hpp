@@ -56,9 +56,12 @@ class stage_space {
     std::uint64_t begin = next_;
     if (begin % size + bytes > size) begin += size - begin % size;  // not around the corner
     const std::uint64_t end = begin + (bytes + 63) / 64 * 64;
-    while (!held_.empty() && end - held_.front().begin > size && let_go()) {
+    const auto no_room = [&] {
+      return held_.full() || (!held_.empty() && end - held_.front().begin > size);
+    };
+    while (no_room()) {
+      if (!let_go()) return nullptr;
     }
-    if (held_.full() || (!held_.empty() && end - held_.front().begin > size)) return nullptr;
     held_.push({begin, end, sequence, reader});
     next_ = end;
     position = begin;
