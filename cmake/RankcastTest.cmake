@@ -7,7 +7,7 @@ include(GoogleTest)
 #                   [RUN_SERIAL] [OPTIMIZED])
 #
 # Builds <name> and registers its tests as `<name>.<suite>.<test>`. LABELS are of unit, conformance,
-# objects, mpi, model and cases; the target `<label>_tests` builds every program that carries the
+# objects, mpi, hosts, model and cases; the target `<label>_tests` builds every program that carries the
 # label. TRANSPORTS: the sources are compiled once and linked to the ranks of each transport,
 # `threads` unless given; the program of another one is `<name>_<transport>`. TIMEOUT is for each
 # test by itself, 120 s unless given. RUN_SERIAL: no other test beside it, for those that measure

@@ -41,6 +41,25 @@ TEST(flight, many_broadcasts_with_rotating_roots) {
   }
 }
 
+// The root has left its first call, which this rank still reads, and the call 64 later begins in
+// the place of that one: the two are not compared.
+TEST(flight, a_reader_is_a_window_behind_its_root) {
+  run_ranks(2, [](communicator& world) {
+    std::deque<std::vector<int>> data;
+    std::vector<work> works;
+    for (int i = 0; i < 65; ++i) {
+      data.emplace_back(i == 0 ? 5000 : 1, world.rank() * (i + 1));
+      works.push_back(rankcast::start_broadcast(world, data.back(), {.root = 1}));
+    }
+    support::step("one sleeps");
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (auto& w : works) w.wait();
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      EXPECT_EQ(data[i], std::vector<int>(data[i].size(), static_cast<int>(i) + 1));
+    }
+  });
+}
+
 // Every call has a started form; all of them at once, with blocking calls in between.
 TEST(flight, every_started_form) {
   for (const int ranks : {1, 2, 3, 4}) {

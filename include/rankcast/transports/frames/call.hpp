@@ -116,11 +116,14 @@ class call final : public flight {
   [[nodiscard]] peer_call& theirs(int r) { return group_.call_of(r, sequence_); }
   [[nodiscard]] bool arrived(int r) { return theirs(r).arrived; }
 
-  [[nodiscard]] bool peers_have_room() const noexcept {
+  // All ranks have released the call a window before, this one too: what it knows of its peers'
+  // calls stands in that call's place until then.
+  [[nodiscard]] bool all_have_room() const noexcept {
     return sequence_ < window ||
-           std::all_of(group_.peers.begin(), group_.peers.end(), [&](const peer& p) {
-             return &p == &group_.of(group_.rank) || p.released + window > sequence_;
-           });
+           (group_.released + window > sequence_ &&
+            std::all_of(group_.peers.begin(), group_.peers.end(), [&](const peer& p) {
+              return &p == &group_.of(group_.rank) || p.released + window > sequence_;
+            }));
   }
   [[nodiscard]] bool needed_arrived() {
     for (int r = 0; r < group_.size; ++r) {

@@ -24,7 +24,7 @@ inline void call::encode() {
 
 inline bool call::publish() {
   if (phase_ != phase::queued) return true;
-  if (!peers_have_room()) return false;
+  if (!all_have_room()) return false;
   if (mine_.refusal.empty() && op_.source != nullptr) encode();
   // The buffers of a refused call may be anything, and gone by now.
   const bool refused = !mine_.refusal.empty();

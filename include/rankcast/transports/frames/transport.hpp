@@ -225,7 +225,7 @@ class frames_transport final : public transport, public waiter {
     return flying_.calls.back();
   }
 
-  // Calls show themselves as soon as all peers have room, go on in order, and leave when complete.
+  // Calls show themselves as soon as all ranks have room, go on in order, and leave when complete.
   bool advance_all() {
     const walk here(advancing_);
     bool moved = false;
