@@ -26,7 +26,7 @@ struct call_record {
   std::uint64_t counts_hash = 0;
   std::string_view reduction_name = "";
   rankcast::message_type message_type{};
-  layout shape = layout::contiguous({0});
+  layout shape = layout::flat(0);
   call_site where{};
 };
 

@@ -18,7 +18,7 @@ namespace rankcast::inline v0 {
 /// (a non-root of a gather has nowhere to receive), which is not the same as zero elements.
 struct buffer {
   std::byte* address = nullptr;
-  layout elements_layout = layout::contiguous({0});
+  layout elements_layout = layout::flat(0);
   rankcast::dtype type = dtype::bytes;
   memory_kind memory = memory_kind::host;
   bool given = false;
@@ -59,7 +59,7 @@ buffer make_buffer(const T* data, std::size_t count) {
   b.address = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data));
   b.type = dtype_of<T>();
   const std::size_t scale = opaque<T> ? sizeof(T) : 1;
-  b.elements_layout = layout::contiguous({static_cast<std::int64_t>(count * scale)});
+  b.elements_layout = layout::flat(static_cast<std::int64_t>(count * scale));
   b.given = true;
   return b;
 }

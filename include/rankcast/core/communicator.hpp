@@ -54,7 +54,7 @@ class RANKCAST_API communicator {
   /// This rank's number in the group. Throws usage_error on a non-member.
   [[nodiscard]] int rank() const { return link("rank").rank(); }
   /// The same, asked for by a collective: the error of a non-member names the call.
-  [[nodiscard]] int rank(opcode call) const { return link(rankcast::name(call)).rank(); }
+  [[nodiscard]] int rank(opcode call) const { return link(call).rank(); }
   /// Ranks in the group; known to non-members too.
   [[nodiscard]] int size() const { return static_cast<int>(get("size").members.size()); }
   [[nodiscard]] bool is_member() const { return get("is_member").link != nullptr; }
@@ -136,7 +136,7 @@ class RANKCAST_API communicator {
   /// The waist, for collectives: checks the call, fixes its deadline, and starts it.
   [[nodiscard]] work start(operation op, const call_options& options,
                            std::shared_ptr<const void> keep = {}) const {
-    transport& t = link(rankcast::name(op.code));
+    transport& t = link(op.code);
     const transport::entry inside(t);
     inside.require([&] { return call_text(op); });
     prepare(t, op, options);
@@ -149,7 +149,7 @@ class RANKCAST_API communicator {
 
   /// Starts a call and waits for it. (`op` is not copied; its clock and limit are set.)
   void run(operation& op, const call_options& options) const {
-    transport& t = link(rankcast::name(op.code));
+    transport& t = link(op.code);
     const transport::entry inside(t);
     inside.require([&] { return call_text(op); });
     prepare(t, op, options);
@@ -163,7 +163,7 @@ class RANKCAST_API communicator {
   /// are told. Always throws usage_error.
   [[noreturn]] void refuse(const operation& op, const std::string& wrong) const {
     const std::string text = call_text(op) + ": " + wrong;
-    transport& t = link(rankcast::name(op.code));
+    transport& t = link(op.code);
     const transport::entry inside(t);
     inside.require([&] { return call_text(op); });
     if (!is_point_to_point(op.code)) t.refuse(op, text);
@@ -204,6 +204,10 @@ class RANKCAST_API communicator {
     return t + "]";
   }
 
+  transport& link(opcode call) const {
+    if (state_ != nullptr && state_->link != nullptr) return *state_->link;
+    return link(rankcast::name(call));  // throws
+  }
   transport& link(std::string_view call) const {
     const state& s = get(call);
     if (s.link == nullptr) {

@@ -116,10 +116,13 @@ inline constexpr int dtype_count = 14;
   return static_cast<int>(type) < dtype_count ? names[static_cast<int>(type)] : "unknown dtype";
 }
 
+namespace detail {
+inline constexpr std::uint8_t dtype_sizes[dtype_count] = {8, 4, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1, 1};
+}
+
 /// Bytes of one element.
 [[nodiscard]] constexpr std::size_t size_of(dtype type) noexcept {
-  constexpr std::size_t sizes[dtype_count] = {8, 4, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1, 1};
-  return static_cast<int>(type) < dtype_count ? sizes[static_cast<int>(type)] : 1;
+  return static_cast<int>(type) < dtype_count ? detail::dtype_sizes[static_cast<int>(type)] : 1u;
 }
 
 /// True for what rankcast can do arithmetic on.

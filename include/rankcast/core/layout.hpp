@@ -21,10 +21,25 @@ namespace rankcast::inline v0 {
 /// Dimensions a tensor may have.
 inline constexpr int max_dimensions = 8;
 
+/// Only the first `dimensions` entries of the two arrays mean anything, and only they are written
+/// and copied: calls of a few bytes would notice the rest.
 struct layout {
   int dimensions = 0;
-  std::array<std::int64_t, max_dimensions> shape{};
-  std::array<std::int64_t, max_dimensions> strides{};  // in elements; may be negative
+  std::array<std::int64_t, max_dimensions> shape;
+  std::array<std::int64_t, max_dimensions> strides;  // in elements; may be negative
+
+  layout() noexcept {}  // NOLINT: leaves the arrays as they are
+  layout(const layout& other) noexcept { *this = other; }
+  layout& operator=(const layout& other) noexcept {
+    dimensions = other.dimensions;
+    for (int d = 0; d < dimensions; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      shape[i] = other.shape[i];
+      strides[i] = other.strides[i];
+    }
+    return *this;
+  }
+  ~layout() = default;
 
   /// Row-major layout of a shape. Throws usage_error on a negative extent, on more than
   /// `max_dimensions`, and when the number of elements does not fit in 63 bits.
@@ -53,6 +68,15 @@ struct layout {
   }
   [[nodiscard]] static layout contiguous(std::initializer_list<std::int64_t> shape) {
     return contiguous(std::span<const std::int64_t>(shape.begin(), shape.size()));
+  }
+
+  /// One dimension of `elements` >= 0.
+  [[nodiscard]] static layout flat(std::int64_t elements) noexcept {
+    layout l;
+    l.dimensions = 1;
+    l.shape[0] = elements;
+    l.strides[0] = 1;
+    return l;
   }
 
   [[nodiscard]] std::int64_t elements() const noexcept {
@@ -106,7 +130,12 @@ struct layout {
   [[nodiscard]] std::string text() const { return text(shape_span()); }
 
   friend bool operator==(const layout& a, const layout& b) noexcept {
-    return a.dimensions == b.dimensions && a.shape == b.shape && a.strides == b.strides;
+    const auto used = [&](const std::array<std::int64_t, max_dimensions>& x) {
+      return std::span(x).first(static_cast<std::size_t>(a.dimensions));
+    };
+    return a.dimensions == b.dimensions &&
+           std::equal(used(a.shape).begin(), used(a.shape).end(), b.shape.begin()) &&
+           std::equal(used(a.strides).begin(), used(a.strides).end(), b.strides.begin());
   }
 };
 
@@ -165,6 +194,10 @@ class run_walker {
 /// in elements.
 template <class F>
 void for_each_run(const layout& l, std::int64_t first, std::int64_t count, F&& f) {
+  if (l.is_contiguous()) {  // most are; a walker is a copy of the layout
+    if (count > 0) f(std::int64_t{0}, first, count);
+    return;
+  }
   run_walker walker(l, first);
   for (std::int64_t at = 0; at < count;) {
     const std::int64_t n = std::min(walker.run(), count - at);
@@ -180,6 +213,13 @@ inline void copy_elements(std::byte* target, const layout& target_layout, std::i
                           const std::byte* source, const layout& source_layout,
                           std::int64_t source_first, std::int64_t count,
                           std::size_t element_bytes) {
+  if (target_layout.is_contiguous() && source_layout.is_contiguous()) {
+    std::byte* out = target + target_first * static_cast<std::int64_t>(element_bytes);
+    const std::byte* in = source + source_first * static_cast<std::int64_t>(element_bytes);
+    if (out != in && count > 0)
+      std::memcpy(out, in, static_cast<std::size_t>(count) * element_bytes);
+    return;
+  }
   run_walker to(target_layout, target_first);
   run_walker from(source_layout, source_first);
   const auto size = static_cast<std::int64_t>(element_bytes);

@@ -259,8 +259,11 @@ struct block {
       return "device memory given to a transport of host memory";
     }
   }
-  std::string wrong = detail::check_counts(op.counts, "counts", size);
-  if (wrong.empty()) wrong = detail::check_counts(op.receive_counts, "receive counts", size);
+  std::string wrong;
+  if (!op.counts.empty()) wrong = detail::check_counts(op.counts, "counts", size);
+  if (!op.receive_counts.empty() && wrong.empty()) {
+    wrong = detail::check_counts(op.receive_counts, "receive counts", size);
+  }
   if (!wrong.empty()) return wrong;
 
   const bool at_root = rank == op.root;

@@ -21,10 +21,13 @@ struct reduction {
   using fold_function = void (*)(void* accumulator, const void* values, std::int64_t n,
                                  const void* callable);
   using store_function = void (*)(void* values, const void* accumulator, std::int64_t n);
+  using combine_function = void (*)(void* result, const void* first, const void* second,
+                                    std::int64_t n, const void* callable);
 
   load_function load = nullptr;
   fold_function fold = nullptr;
   store_function store = nullptr;
+  combine_function combine = nullptr;  // load, fold and store at once, of two ranks' values
   const void* callable = nullptr;
   std::uint64_t type_hash = 0;  // of the callable's type: ranks must agree
   std::string_view name = "";   // for messages
@@ -203,8 +206,20 @@ template <element T, reduces<T> F>
     const auto* a = static_cast<const A*>(accumulator);
     for (std::int64_t i = 0; i < n; ++i) v[i] = static_cast<T>(a[i]);
   };
+  // The result may be one of the two.
+  r.combine = [](void* result, const void* first, const void* second, std::int64_t n,
+                 const void* context) {
+    const F& f = *static_cast<const F*>(context);
+    auto* out = static_cast<T*>(result);
+    const auto* a = static_cast<const T*>(first);
+    const auto* b = static_cast<const T*>(second);
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = static_cast<T>(static_cast<A>(f(static_cast<A>(a[i]), static_cast<A>(b[i]))));
+    }
+  };
   r.callable = &callable;
-  r.type_hash = detail::hash_text(detail::type_name<F>());
+  static constexpr std::uint64_t type_hash = detail::hash_text(detail::type_name<F>());
+  r.type_hash = type_hash;
   if constexpr (requires {
                   { F::name } -> std::convertible_to<std::string_view>;
                 })

@@ -130,7 +130,7 @@ class const_tensor_view {
   }
 
   std::byte* data_ = nullptr;  // const_tensor_view never hands it out as mutable
-  rankcast::layout layout_ = rankcast::layout::contiguous({0});
+  rankcast::layout layout_ = rankcast::layout::flat(0);
   rankcast::dtype dtype_ = dtype::float32;
   memory_kind memory_ = memory_kind::host;
 };

@@ -236,8 +236,8 @@ class letter final : public flight, private waiter {
       const auto front = s.front();
       const auto n = static_cast<std::int64_t>(front.size() / size);
       copy_elements(op_.receive.address, op_.receive.elements_layout,
-                    static_cast<std::int64_t>(s.consumed() / size), front.data(),
-                    layout::contiguous({n}), 0, n, size);
+                    static_cast<std::int64_t>(s.consumed() / size), front.data(), layout::flat(n),
+                    0, n, size);
       group_.counters.bytes_received += front.size();
       s.pop(front.size(), *group_.lines);
       group_.grant(op_.root, number_, phase, s);

@@ -31,7 +31,7 @@ inline bool call::publish() {
   if (!refused && op_.send.given) group_.counters.bytes_sent += op_.send.bytes();
   if (!refused && op_.code == opcode::all_to_all && op_.send.address == op_.receive.address) {
     stage_.resize(op_.send.bytes());
-    copy_elements(stage_.data(), layout::contiguous({op_.send.elements()}), 0, op_.send.address,
+    copy_elements(stage_.data(), layout::flat(op_.send.elements()), 0, op_.send.address,
                   op_.send.elements_layout, 0, op_.send.elements(), size_of(op_.type));
   }
   for (int r = 0; r < group_.size; ++r) {

@@ -23,7 +23,7 @@ inline supply call::share_for(int to) const {
       buffer from = op_.send;
       if (!stage_.empty()) {
         from.address = const_cast<std::byte*>(stage_.data());
-        from.elements_layout = layout::contiguous({all});
+        from.elements_layout = layout::flat(all);
       }
       const block b = block_of(op_.counts, all, to, group_.size);
       return {from, b.first, b.count};
@@ -60,8 +60,8 @@ inline void call::move_own() {
   const bool staged = !stage_.empty();
   copy_elements(op_.receive.address, op_.receive.elements_layout, to.first,
                 staged ? stage_.data() : op_.send.address,
-                staged ? layout::contiguous({all_sent}) : op_.send.elements_layout, from.first,
-                to.count, size_of(op_.type));
+                staged ? layout::flat(all_sent) : op_.send.elements_layout, from.first, to.count,
+                size_of(op_.type));
 }
 
 inline bool call::move_data() {
@@ -124,7 +124,7 @@ inline bool call::take(int from, std::uint8_t stream, std::int64_t to_first, std
     const auto n = static_cast<std::int64_t>(front.size() / size);
     copy_elements(op_.receive.address, op_.receive.elements_layout,
                   to_first + static_cast<std::int64_t>(s.consumed() / size), front.data(),
-                  layout::contiguous({n}), 0, n, size);
+                  layout::flat(n), 0, n, size);
     group_.counters.bytes_received += front.size();
     s.pop(front.size(), *group_.lines);
     group_.grant(from, sequence_, stream, s);
@@ -153,7 +153,7 @@ inline bool call::fold(std::int64_t to_first, std::int64_t first, std::int64_t c
         if (r == group_.rank) {
           sum.add(r == 0, op_.send.address, op_.send.elements_layout, first + folded_, n, size);
         } else {
-          sum.add(r == 0, theirs(r).streams[0].front().data(), layout::contiguous({n}), 0, n, size);
+          sum.add(r == 0, theirs(r).streams[0].front().data(), layout::flat(n), 0, n, size);
         }
       }
     } catch (...) {  // the others are to be told

@@ -48,8 +48,8 @@ class supply {
     if (address_ != nullptr) {
       const auto count = static_cast<std::int64_t>(n / element_bytes_);
       to.resize(begin + n);
-      copy_elements(to.data() + begin, layout::contiguous({count}), 0, address_, layout_, next_,
-                    count, element_bytes_);
+      copy_elements(to.data() + begin, layout::flat(count), 0, address_, layout_, next_, count,
+                    element_bytes_);
       next_ += count;
       return;
     }
@@ -72,7 +72,7 @@ class supply {
 
  private:
   const std::byte* address_ = nullptr;
-  layout layout_ = layout::contiguous({0});
+  layout layout_ = layout::flat(0);
   std::int64_t next_ = 0;
   std::size_t element_bytes_ = 1;
 

@@ -54,9 +54,7 @@ struct slot {
   form how;
   bool plain;  // neither refused nor with counts of its own
   bool refused;
-  bool everyone;               // this rank waits for all
-  std::uint32_t header_bytes;  // of a message
-  std::byte data[room];
+  alignas(8) std::byte data[room];
 };
 static_assert(offsetof(slot, data) == 48 && sizeof(slot) == 320);
 
@@ -65,12 +63,14 @@ using name_place = std::uint32_t;
 
 /// The rest of a call: what is read only where ranks disagree, or where data are lent.
 struct alignas(64) detail_of_call {
+  std::atomic<std::uint64_t> sequence;  // of the call whose details are complete, plus one
   opcode code;
   bool message;
   bool uneven;
   bool failed;        // `text` says how
   bool slice_failed;  // likewise, before the slices are exchanged
   dtype type;
+  std::uint8_t dimensions;  // of the own block
   std::int32_t root;
   std::int32_t line;
   name_place file;
@@ -79,12 +79,19 @@ struct alignas(64) detail_of_call {
   std::uint64_t reduction_hash;
   std::uint64_t counts_hash;
   std::uint64_t type_hash;
-  layout shape;                                // of the own block
-  layout given;                                // of what is lent
-  layout wanted;                               // of the receive buffer
-  std::uint64_t result;                        // address of the receive buffer
   std::atomic<std::uint64_t> stream_begin[2];  // where in the ring a stream begins, plus one
-  char text[512];                              // of a refusal or failure
+  std::int64_t shape[max_dimensions];
+  layout given;          // of what is lent
+  layout wanted;         // of the receive buffer
+  std::uint64_t result;  // address of the receive buffer
+  char text[512];        // of a refusal or failure
+
+  void begin() noexcept {
+    failed = false;
+    slice_failed = false;
+    stream_begin[0].store(0, std::memory_order_relaxed);
+    stream_begin[1].store(0, std::memory_order_relaxed);
+  }
 };
 
 /// Text that ranks read of each other: where calls stand, how reductions and types are called.

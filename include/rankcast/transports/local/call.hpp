@@ -96,21 +96,35 @@ class call final : public flight {
     if (phase_ != phase::queued) return true;
     if (!slot_free()) return false;
     slot& mine = own_slot();
-    show(group_, rank_, sequence_, *op_, desk_.texts, mine);
+    own_detail().begin();
+    show(group_, *op_, mine);
     if (refusal_.empty() && !offer(mine)) return false;
     if (!refusal_.empty()) {
       mine.refused = true;
       mine.plain = false;
       put_text(own_detail().text, refusal_);
     }
-    mine.sequence.store(sequence_ + 1, std::memory_order_seq_cst);
-    group_.ring_others(rank_);
+    // Who waits for it sees it now; who sleeps is woken when this rank has gone as far as it can.
+    mine.sequence.store(sequence_ + 1, std::memory_order_release);
+    show_detail(group_, rank_, sequence_, *op_, desk_.texts);
+    own_detail().sequence.store(sequence_ + 1, std::memory_order_release);
+    note();
+    unrung_ = true;
     phase_ = phase::agree;
     return true;
   }
 
   /// Goes on as far as it can. `turn`: the calls before this one have been released.
   bool advance(bool turn);
+
+  /// False when a look would find nothing new; cheaper than the look.
+  [[nodiscard]] bool could_go_on() const noexcept {
+    switch (phase_) {
+      case phase::agree: return needed_arrived();
+      case phase::verdict: return all_at(stage::consumed);
+      default: return true;
+    }
+  }
 
   /// Goes on with what others wait for while a decoder of this call waits.
   bool pump();
@@ -160,6 +174,16 @@ class call final : public flight {
   void reach(stage s) {
     group_.of(rank_).ticks.store(tick(sequence_, s), std::memory_order_seq_cst);
     group_.ring_others(rank_);
+    unrung_ = false;
+  }
+  // Those who sleep learn of what was shown. (The exchange is there for its order: what was written
+  // before it is seen before the sleepers are looked for.)
+  void ring_if_due() {
+    if (!unrung_) return;
+    std::atomic<std::uint64_t>& own = group_.of(rank_).ticks;
+    own.exchange(own.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    group_.ring_others(rank_);
+    unrung_ = false;
   }
 
   [[nodiscard]] bool slot_free() noexcept {
@@ -181,6 +205,16 @@ class call final : public flight {
   [[nodiscard]] bool gives() const noexcept {
     return (op_->source != nullptr || op_->send.given) && moves_data(op_->code) &&
            reader() != rank_;
+  }
+
+  // The flight record, for the errors of others.
+  void note() const noexcept {
+    member& m = group_.of(rank_);
+    m.last_code.store(op_->code, std::memory_order_relaxed);
+    m.last_line.store(op_->where.line, std::memory_order_relaxed);
+    m.last_time.store(coarse_nanoseconds(), std::memory_order_relaxed);
+    m.last_file.store(own_detail().file, std::memory_order_release);
+    m.last_sequence.store(sequence_ + 1, std::memory_order_relaxed);
   }
 
   // --- what this rank gives ---
@@ -212,7 +246,7 @@ class call final : public flight {
     mine.how = form::lent;
     detail_of_call& d = own_detail();
     mine.place = reinterpret_cast<std::uintptr_t>(in_place_exchange ? kept_.data() : from.address);
-    d.given = in_place_exchange ? layout::contiguous({from.elements()}) : from.elements_layout;
+    d.given = in_place_exchange ? layout::flat(from.elements()) : from.elements_layout;
     d.result = reinterpret_cast<std::uintptr_t>(op_->receive.address);
     d.wanted = op_->receive.elements_layout;
     borrowed_ = true;
@@ -227,8 +261,8 @@ class call final : public flight {
                   static_cast<std::size_t>(count) * size);
       return;
     }
-    copy_elements(to, layout::contiguous({count}), 0, from.address, from.elements_layout, first,
-                  count, size);
+    copy_elements(to, layout::flat(count), 0, from.address, from.elements_layout, first, count,
+                  size);
   }
 
   // Where `bytes` of small data go; null when they are not small.
@@ -318,13 +352,15 @@ class call final : public flight {
     return true;
   }
 
-  // Everything that can be compared is, before anything is written.
-  void agree() {
-    if (plainly_agreed()) return;
+  // Everything that can be compared is, before anything is written. False when a rank has come but
+  // not yet said all there is to say.
+  bool agree() {
+    if (plainly_agreed()) return true;
     std::vector<call_offer> known(static_cast<std::size_t>(group_.size));
     std::vector<const call_offer*> offers(known.size(), nullptr);
     for (int r = 0; r < group_.size; ++r) {
       if (!arrived(r)) continue;
+      if (detail(r).sequence.load(std::memory_order_acquire) <= sequence_) return false;
       const auto i = static_cast<std::size_t>(r);
       known[i] = offer_of(group_, r, sequence_);
       offers[i] = &known[i];
@@ -338,6 +374,7 @@ class call final : public flight {
       failure = std::make_exception_ptr(
           remote_error(known[static_cast<std::size_t>(v.refuser)].refusal, v.refuser));
     }
+    return true;
   }
 
   // --- data (direct.hpp, streams.hpp) ---
@@ -486,6 +523,7 @@ class call final : public flight {
   std::string refusal_;
   phase phase_ = phase::queued;
   bool encoded_ = false;
+  bool unrung_ = false;       // sleepers do not know yet of what was shown
   bool borrowed_ = false;     // peers read the caller's memory
   bool own_failure_ = false;  // `failure` happened here
   bool streamed_ = false;     // the streams below are this call's

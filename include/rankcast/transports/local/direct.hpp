@@ -43,8 +43,7 @@ inline call::moved call::move_direct() {
         if (bytes != 0)
           std::memcpy(out + static_cast<std::size_t>(to) * element_bytes, data, bytes);
       } else {
-        copy_elements(out, out_layout, to, data, layout::contiguous({count}), 0, count,
-                      element_bytes);
+        copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);
       }
       return;
     }
@@ -61,7 +60,7 @@ inline call::moved call::move_direct() {
     large.push_back(t);
   };
   // Where the data of all ranks are, for a fold.
-  const layout flat = layout::contiguous({op_->send.elements()});
+  const layout flat = layout::flat(op_->send.elements());
   const auto source = [&](int r) -> mover::place {
     if (r == rank_) return {op_->send.address, &op_->send.elements_layout};
     const slot& s = theirs(r);
@@ -69,6 +68,9 @@ inline call::moved call::move_direct() {
     return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.place)), &detail(r).given};
   };
   const mover::place own_result{out, &out_layout};
+  const bool folds_small =
+      op_->reduction.fold != nullptr && op_->send.bytes() <= group_.sizes.eager_bytes;
+  if (folds_small) m.use_board_only();
 
   switch (op_->code) {
     case opcode::barrier:

@@ -30,7 +30,7 @@ struct envelope {
   std::uint64_t number = 0;  // in the order of arrival at the mailbox
   call_record record{};
   const std::byte* data = nullptr;
-  layout data_layout = layout::contiguous({0});
+  layout data_layout = layout::flat(0);
   std::vector<std::byte> stage;
   message content;      // instead of data
   std::string refusal;  // not empty: the sender could not encode it

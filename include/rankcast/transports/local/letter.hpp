@@ -111,7 +111,7 @@ class letter final : public flight {
       }
     } else if (small) {
       envelope_->stage.resize(bytes);
-      envelope_->data_layout = layout::contiguous({op_.send.elements()});
+      envelope_->data_layout = layout::flat(op_.send.elements());
       copy_elements(envelope_->stage.data(), envelope_->data_layout, 0, op_.send.address,
                     op_.send.elements_layout, 0, op_.send.elements(), size_of(op_.send.type));
       envelope_->data = envelope_->stage.data();

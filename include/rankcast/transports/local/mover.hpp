@@ -82,9 +82,16 @@ class mover {
   mover(const group& g, int rank, transport_counters& counters) noexcept
       : group_(g), rank_(rank), counters_(counters) {}
 
+  /// From now on all that is read lies on the board.
+  void use_board_only() noexcept { only_board_ = true; }
+
   /// Runs `f` with the mark raised. Throws group_revoked.
   template <class F>
   void guarded(F&& f) {
+    if (only_board_) {  // nobody's memory but ours
+      f();
+      return;
+    }
     mark& own = group_.of(rank_).moving;
     if (!own.raise(group_.state())) throw group_revoked{};
     const struct lower {
@@ -162,6 +169,10 @@ class mover {
   void fold(const reduction& r, Source&& source, std::span<const place> targets,
             std::int64_t to_first, std::int64_t first, std::int64_t count,
             std::size_t element_bytes) {
+    if (group_.size == 2 &&
+        fold_two(r, source(0), source(1), targets, to_first, first, count, element_bytes)) {
+      return;
+    }
     accumulator sum(r);
     for (std::int64_t done = 0; done < count; done += sum.capacity()) {
       const std::int64_t n = std::min(sum.capacity(), count - done);
@@ -181,6 +192,34 @@ class mover {
 
  private:
   static constexpr std::size_t max_shared = 16;  // copies at once
+
+  // Two ranks' values, which all lie in one piece, without a detour by an accumulator.
+  bool fold_two(const reduction& r, const place& a, const place& b, std::span<const place> targets,
+                std::int64_t to_first, std::int64_t first, std::int64_t count,
+                std::size_t element_bytes) {
+    if (!a.where->is_contiguous() || !b.where->is_contiguous()) return false;
+    for (const place& t : targets) {
+      if (!t.where->is_contiguous()) return false;
+    }
+    const auto size = static_cast<std::int64_t>(element_bytes);
+    const std::int64_t chunk =
+        chunk_elements(targets.size() > 1 ? in_cache : group_.sizes.chunk_bytes, element_bytes);
+    for (std::int64_t done = 0; done < count; done += chunk) {
+      const std::int64_t n = std::min(chunk, count - done);
+      guarded([&] {
+        std::byte* const result = targets[0].data + (to_first + done) * size;
+        r.combine(result, a.data + (first + done) * size, b.data + (first + done) * size, n,
+                  r.callable);
+        for (const place& t : targets.subspan(1)) {
+          std::memcpy(t.data + (to_first + done) * size, result,
+                      static_cast<std::size_t>(n * size));
+        }
+      });
+    }
+    counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes;
+    return true;
+  }
+  static constexpr std::size_t in_cache = 16 * 1024;  // of a result that is stored twice
 
   [[nodiscard]] static std::int64_t chunk_elements(std::size_t bytes,
                                                    std::size_t element_bytes) noexcept {
@@ -262,6 +301,7 @@ class mover {
   const group& group_;
   int rank_;
   transport_counters& counters_;
+  bool only_board_ = false;
 };
 
 /// The segments of a message that lies in a peer's memory. `proceed` as for mover::copy.
@@ -275,7 +315,7 @@ class shared_segments final : public segment_reader {
   [[nodiscard]] std::span<const std::uint64_t> sizes() const noexcept override { return sizes_; }
   void read(std::span<std::byte> to) override {
     require_segment(sizes_, next_, to.size());
-    const layout flat = layout::contiguous({static_cast<std::int64_t>(to.size())});
+    const layout flat = layout::flat(static_cast<std::int64_t>(to.size()));
     transfer t;
     t.source = source_;
     t.from = content_.segments[next_++].data();

@@ -2,6 +2,7 @@
 /// what must agree; only where that or the elements differ does anybody look at the details.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -15,59 +16,52 @@
 
 namespace rankcast::inline v0::local {
 
-/// Writes everything but the data of a call.
-inline void show(const group& g, int rank, std::uint64_t sequence, const operation& op,
-                 names& texts, slot& s) noexcept {
+/// What all readers look at: written before the call is shown.
+inline void show(const group& g, const operation& op, slot& s) noexcept {
   const buffer& own = own_block(op);
   const bool message = is_message(op);
-  const bool rooted = has_root(op.code);
+  const int root = has_root(op.code) ? op.root : -1;
+  const std::uint64_t small =
+      static_cast<std::uint64_t>(op.code) | (static_cast<std::uint64_t>(message) << 8) |
+      (static_cast<std::uint64_t>(message ? dtype::bytes : own.type) << 16) |
+      (static_cast<std::uint64_t>(static_cast<std::uint32_t>(root)) << 32);
+  std::uint64_t h = (small ^ 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+  h = (h ^ (h >> 32) ^ op.reduction.type_hash) * 0xc4ceb9fe1a85ec53u;
+  h = (h ^ (h >> 32) ^ op.message_type.hash) * 0xff51afd7ed558ccdu;
+  const std::int64_t elements = own.elements();
+  s.fingerprint = h ^ (h >> 29);
+  s.elements = op.code == opcode::all_to_all ? elements / g.size : elements;
+  s.bytes = 0;
+  s.place = 0;
+  s.how = form::nothing;
+  s.plain = op.counts.empty();
+  s.refused = false;
+}
+
+/// What is read only where ranks differ, or give counts: written after the call was shown.
+inline void show_detail(const group& g, int rank, std::uint64_t sequence, const operation& op,
+                        names& texts) noexcept {
+  const buffer& own = own_block(op);
   detail_of_call& d = g.lines.detail(rank, sequence);
   d.code = op.code;
-  d.message = message;
+  d.message = is_message(op);
   d.uneven = !op.counts.empty();
-  d.failed = false;
-  d.slice_failed = false;
   d.type = own.type;
-  d.root = rooted ? op.root : -1;
+  d.root = has_root(op.code) ? op.root : -1;
   d.line = op.where.line;
   d.file = texts.place_of_file(op.where.file);
   d.reduction_name = texts.place_of(op.reduction.name);
   d.type_name = texts.place_of(op.message_type.name);
   d.reduction_hash = op.reduction.type_hash;
   d.type_hash = op.message_type.hash;
-  d.counts_hash = 0;
-  const layout& l = own.elements_layout;
-  d.shape.dimensions = l.dimensions;
-  for (int i = 0; i < l.dimensions; ++i) {
-    d.shape.shape[static_cast<std::size_t>(i)] = l.extent(i);
-    d.shape.strides[static_cast<std::size_t>(i)] = l.stride(i);
+  d.counts_hash = hash_of_counts(op.counts);
+  d.dimensions = static_cast<std::uint8_t>(own.elements_layout.dimensions);
+  std::copy_n(own.elements_layout.shape.begin(), d.dimensions, d.shape);
+  if (!d.uneven) return;
+  std::int64_t* counts = g.lines.counts(rank, sequence);
+  for (std::size_t r = 0; r < op.counts.size() && r < static_cast<std::size_t>(g.size); ++r) {
+    counts[r] = op.counts[r];
   }
-  d.stream_begin[0].store(0, std::memory_order_relaxed);
-  d.stream_begin[1].store(0, std::memory_order_relaxed);
-  if (d.uneven) {
-    std::int64_t* counts = g.lines.counts(rank, sequence);
-    for (std::size_t r = 0; r < op.counts.size() && r < static_cast<std::size_t>(g.size); ++r) {
-      counts[r] = op.counts[r];
-    }
-    d.counts_hash = hash_of_counts(op.counts);
-  }
-
-  const std::uint64_t small =
-      static_cast<std::uint64_t>(op.code) | (static_cast<std::uint64_t>(message) << 8) |
-      (static_cast<std::uint64_t>(message ? dtype::bytes : own.type) << 16) |
-      (static_cast<std::uint64_t>(static_cast<std::uint32_t>(d.root)) << 32);
-  std::uint64_t h = (small ^ 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
-  h = (h ^ (h >> 32) ^ op.reduction.type_hash) * 0xc4ceb9fe1a85ec53u;
-  h = (h ^ (h >> 32) ^ op.message_type.hash) * 0xff51afd7ed558ccdu;
-  s.fingerprint = h ^ (h >> 29);
-  s.elements = op.code == opcode::all_to_all ? l.elements() / g.size : l.elements();
-  s.bytes = 0;
-  s.place = 0;
-  s.how = form::nothing;
-  s.plain = !d.uneven;
-  s.refused = false;
-  s.everyone = op.completion == completion::everyone;
-  s.header_bytes = 0;
 }
 
 /// A rank's call as `examine` wants it.
@@ -87,7 +81,10 @@ inline void show(const group& g, int rank, std::uint64_t sequence, const operati
   o.record.counts_hash = d.counts_hash;
   o.record.reduction_name = text_at(texts, d.reduction_name);
   o.record.message_type = {d.type_hash, text_at(texts, d.type_name)};
-  o.record.shape = d.shape;
+  const std::size_t dimensions = std::min<std::size_t>(d.dimensions, max_dimensions);
+  o.record.shape.dimensions = static_cast<int>(dimensions);
+  std::copy_n(d.shape, dimensions, o.record.shape.shape.begin());
+  std::fill_n(o.record.shape.strides.begin(), dimensions, 1);  // nobody asks
   o.record.where = {text_at(texts, d.file), d.line};
   if (d.uneven) {
     const std::int64_t* counts = g.lines.counts(rank, sequence);
@@ -99,7 +96,7 @@ inline void show(const group& g, int rank, std::uint64_t sequence, const operati
 /// The counts that a rank gave, empty for equal shares.
 [[nodiscard]] inline std::span<const std::int64_t> counts_of(const group& g, int rank,
                                                              std::uint64_t sequence) noexcept {
-  if (!g.lines.detail(rank, sequence).uneven) return {};
+  if (g.lines.slot_of(rank, sequence).plain) return {};
   return {g.lines.counts(rank, sequence), static_cast<std::size_t>(g.size)};
 }
 

@@ -10,9 +10,8 @@ inline bool call::advance(bool turn) {
   if (phase_ == phase::agree && turn && !refusal_.empty()) {  // the others do without us
     release();
   }
-  if (phase_ == phase::agree && turn && needed_arrived()) {
+  if (phase_ == phase::agree && turn && needed_arrived() && agree()) {
     phase_ = phase::move;
-    agree();
     if (!direct() && moves_data(op_->code)) begin_streams();
     went_on = true;
   }
@@ -36,6 +35,7 @@ inline bool call::advance(bool turn) {
     complete();
     went_on = true;
   }
+  ring_if_due();
   return went_on;
 }
 

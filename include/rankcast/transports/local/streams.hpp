@@ -127,7 +127,7 @@ inline void call::fill(int part, int reader, std::uint64_t first, std::span<std:
   if (!kept_.empty() && op_->code == opcode::all_to_all &&
       op_->send.address == op_->receive.address) {
     from.address = kept_.data();
-    from.elements_layout = layout::contiguous({from.elements()});
+    from.elements_layout = layout::flat(from.elements());
   }
   copy_to(to.data(), from, begin + static_cast<std::int64_t>(first / element_bytes),
           static_cast<std::int64_t>(to.size() / element_bytes));
@@ -275,7 +275,7 @@ inline void call::copy_own_block() {
   layout l = op_->send.elements_layout;
   if (in_place) {
     data = near(own_slot()) ? data_on_board(group_, rank_, own_slot()) : kept_.data();
-    l = layout::contiguous({sent});
+    l = layout::flat(sent);
   }
   copy_elements(op_->receive.address, op_->receive.elements_layout, to.first, data, l, from.first,
                 to.count, size_of(op_->type));
@@ -302,7 +302,7 @@ inline bool call::take(int source, int part, std::int64_t to_first) {
                   bytes);
     } else {
       copy_elements(op_->receive.address, op_->receive.elements_layout, first, data,
-                    layout::contiguous({count}), 0, count, element_bytes);
+                    layout::flat(count), 0, count, element_bytes);
     }
     desk_.counters.bytes_received += bytes;
   };
@@ -362,8 +362,8 @@ inline bool call::fold_streams(std::int64_t to_first, std::int64_t first, std::i
         sum.add(r == 0, op_->send.address, op_->send.elements_layout, first + folded_, n,
                 element_bytes);
       } else {
-        sum.add(r == 0, in[static_cast<std::size_t>(r)].front().data(), layout::contiguous({n}), 0,
-                n, element_bytes);
+        sum.add(r == 0, in[static_cast<std::size_t>(r)].front().data(), layout::flat(n), 0, n,
+                element_bytes);
       }
     }
     sum.store(op_->receive.address, op_->receive.elements_layout, to_first + folded_, n,

@@ -77,9 +77,11 @@ class local_transport final : public transport, private waiter {
     const bool quick = !is_message(op) && op.send.bytes() + op.receive.bytes() <= quick_bytes &&
                        (op.limit.is_none() || op.limit.limit() >= coarse_limit);
     if (!quick) op.start_clock();
-    blocking_.begin(op, note_call(op));
-    calls_.push_back({&blocking_, nullptr});
-    if (!run_to_end()) detail::wait_for(*this, blocking_);
+    blocking_.begin(op, next_sequence_++);
+    if (is_message(op) || !run_at_once()) {
+      calls_.push_back({&blocking_, nullptr});
+      detail::wait_for(*this, blocking_);
+    }
     if (blocking_.failure != nullptr) {
       std::rethrow_exception(std::exchange(blocking_.failure, nullptr));
     }
@@ -231,6 +233,7 @@ class local_transport final : public transport, private waiter {
   };
 
   static constexpr int yields = 50;
+  static constexpr int eager_looks = 100;  // without a pause between them
   static constexpr std::size_t quick_bytes = 64 * 1024;
   static constexpr std::chrono::milliseconds coarse_limit{100};
   static constexpr std::chrono::milliseconds watch{40};  // between looks at peers' processes
@@ -248,28 +251,25 @@ class local_transport final : public transport, private waiter {
 
   std::shared_ptr<call> append(const operation& op) {
     auto c = std::make_shared<call>(desk_);
-    c->begin_copy(op, note_call(op));
+    c->begin_copy(op, next_sequence_++);
     calls_.push_back({c.get(), c});
     return c;
   }
 
-  // Writes the flight record and returns the call's place in the sequence.
-  std::uint64_t note_call(const operation& op) noexcept {
-    member& m = me();
-    m.last_code.store(op.code, std::memory_order_relaxed);
-    m.last_line.store(op.where.line, std::memory_order_relaxed);
-    m.last_time.store(coarse_nanoseconds(), std::memory_order_relaxed);
-    m.last_file.store(desk_.texts.place_of_file(op.where.file), std::memory_order_release);
-    m.last_sequence.store(next_sequence_ + 1, std::memory_order_relaxed);
-    return next_sequence_++;
-  }
-
-  // What comes within a moment needs no more than to be looked for.
-  bool run_to_end() {
-    for (int i = 0; i <= group_->spin_limit / 4; ++i) {
-      progress();
-      if (blocking_.done) return true;
-      relax_cpu();
+  // What comes within a moment needs no more than to be looked for. False when the call has to be
+  // waited for in the usual way.
+  bool run_at_once() {
+    try {
+      for (int i = 0; i <= group_->spin_limit; ++i) {
+        if (blocking_.publish() && blocking_.could_go_on()) blocking_.advance(true);
+        if (blocking_.done) return true;
+        if (blocking_.lends() && help_readers()) i = 0;
+        if (i % 64 == 63 && revoked(*group_)) return false;
+        if (i > eager_looks) relax_cpu();
+      }
+    } catch (const group_revoked&) {  // and so will find who waits
+    } catch (const transport_error& e) {
+      revoke(group_->name + ": rank " + std::to_string(rank_) + ": " + e.what());
     }
     return false;
   }
