@@ -58,6 +58,12 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
     group.default_timeout = options.default_timeout;
     group.completion = options.completion;
     group.sizes = {options.eager_bytes, options.chunk_bytes, 3, options.flat_ranks};
+    group.shared_sizes.eager_bytes = options.eager_bytes;
+    group.shared_sizes.slot_bytes = options.eager_bytes / 4;
+    group.shared_sizes.chunk_bytes = options.chunk_bytes;
+    group.shared_sizes.stage_bytes = 4 * options.eager_bytes;
+    group.shared_sizes.ring_bytes = 8 * options.chunk_bytes;
+    group.shared_sizes.pipe_bytes = 512;
     rankcast::communicator world = mpi::adopt(lent, group);
     try {
       function(world);

@@ -38,45 +38,49 @@ class RANKCAST_API link {
 
   /// From now on frames of this group are kept for `take`; those that came before have been, too.
   void open(std::uint64_t group) {
-    const std::lock_guard lock(mutex_);
-    inboxes_[group];
+    const std::lock_guard lock(store_->mutex);
+    store_->inboxes[group];
   }
   /// Frames of this group are dropped from now on. Its number is forgotten when `leaving` peers
   /// more have left it, for then none of its frames is on its way.
   void close(std::uint64_t group, int leaving) noexcept {
-    const std::lock_guard lock(mutex_);
-    const auto box = inboxes_.find(group);
-    if (box != inboxes_.end()) {
+    const std::lock_guard lock(store_->mutex);
+    const auto box = store_->inboxes.find(group);
+    if (box != store_->inboxes.end()) {
       for (const frame& f : box->second) leaving -= header_of(f).what == kind::leave ? 1 : 0;
-      inboxes_.erase(box);
+      store_->inboxes.erase(box);
     }
-    if (leaving > 0) ended_.emplace(group, leaving);
+    if (leaving > 0) store_->ended.emplace(group, leaving);
   }
   /// Appends the frames that have arrived for a group, in order.
   void take(std::uint64_t group, std::vector<frame>& to) {
-    const std::lock_guard lock(mutex_);
-    auto& box = inboxes_[group];
+    const std::lock_guard lock(store_->mutex);
+    auto& box = store_->inboxes[group];
     std::move(box.begin(), box.end(), std::back_inserter(to));
     box.clear();
   }
 
+  /// Two links that carry the frames of the same groups: what arrives on either is kept together.
+  /// Before any has arrived.
+  void share_with(link& other) noexcept { store_ = other.store_; }
+
   /// An empty frame, with memory where there is some.
   [[nodiscard]] frame buffer() {
-    const std::lock_guard lock(mutex_);
-    if (spare_.empty()) return {};
-    frame f = std::move(spare_.back());
-    spare_.pop_back();
+    const std::lock_guard lock(store_->mutex);
+    if (store_->spare.empty()) return {};
+    frame f = std::move(store_->spare.back());
+    store_->spare.pop_back();
     return f;
   }
   /// Takes the memory of a frame back.
   void recycle(frame f) noexcept {
     f.clear();
-    const std::lock_guard lock(mutex_);
-    if (spare_.size() < most_spare) spare_.push_back(std::move(f));
+    const std::lock_guard lock(store_->mutex);
+    if (store_->spare.size() < most_spare) store_->spare.push_back(std::move(f));
   }
 
  protected:
-  link() { spare_.reserve(most_spare); }
+  link() { store_->spare.reserve(most_spare); }
   link(const link&) = delete;
   link& operator=(const link&) = delete;
 
@@ -85,19 +89,22 @@ class RANKCAST_API link {
     if (f.size() < sizeof(frame_header)) return;
     const frame_header h = header_of(f);
     if (h.magic != frame_header{}.magic) return;
-    const std::lock_guard lock(mutex_);
-    const auto ended = ended_.find(h.group);
-    if (ended == ended_.end()) inboxes_[h.group].push_back(std::move(f));
-    else if (h.what == kind::leave && --ended->second == 0) ended_.erase(ended);
+    const std::lock_guard lock(store_->mutex);
+    const auto ended = store_->ended.find(h.group);
+    if (ended == store_->ended.end()) store_->inboxes[h.group].push_back(std::move(f));
+    else if (h.what == kind::leave && --ended->second == 0) store_->ended.erase(ended);
   }
 
  private:
   static constexpr std::size_t most_spare = 64;
 
-  std::mutex mutex_;
-  std::map<std::uint64_t, std::vector<frame>> inboxes_;
-  std::map<std::uint64_t, int> ended_;  // peers that have not left yet
-  std::vector<frame> spare_;
+  struct store {
+    std::mutex mutex;
+    std::map<std::uint64_t, std::vector<frame>> inboxes;
+    std::map<std::uint64_t, int> ended;  // peers that have not left yet
+    std::vector<frame> spare;
+  };
+  std::shared_ptr<store> store_ = std::make_shared<store>();
 };
 
 }  // namespace rankcast::inline v0::frames

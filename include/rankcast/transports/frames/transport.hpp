@@ -20,13 +20,26 @@
 
 namespace rankcast::inline v0::frames {
 
+/// Makes the transports of sub-groups where not all of them are to be of this kind.
+class RANKCAST_API founder {
+ public:
+  virtual ~founder() = default;
+  /// `link_ranks`: where the ranks of the new group are on the link, `rank` the caller's among
+  /// them. Null: a transport of frames will do.
+  [[nodiscard]] virtual std::shared_ptr<transport> found(transport& parent,
+                                                         const std::vector<int>& link_ranks,
+                                                         int rank, std::uint64_t id,
+                                                         const std::string& name) = 0;
+};
+
 class frames_transport final : public transport, public waiter {
  public:
   /// `link_ranks`: where the ranks of the group are on the link. `id`: the same on all of them, and
   /// of no other group.
   frames_transport(std::shared_ptr<link> l, std::uint64_t id, int rank,
-                   const std::vector<int>& link_ranks, const std::string& group_name, settings s)
-      : group_(std::move(l), id, rank, link_ranks, group_name, s) {}
+                   const std::vector<int>& link_ranks, const std::string& group_name, settings s,
+                   std::shared_ptr<founder> f = nullptr)
+      : group_(std::move(l), id, rank, link_ranks, group_name, s), founder_(std::move(f)) {}
 
   ~frames_transport() override {
     try {
@@ -116,8 +129,12 @@ class frames_transport final : public transport, public waiter {
     std::vector<int> link_ranks;
     for (const int r : ranks) link_ranks.push_back(group_.of(r).link_rank);
     const std::uint64_t parts[] = {group_.id, key, static_cast<std::uint64_t>(link_ranks.front())};
-    return std::make_shared<frames_transport>(group_.lines, mix(parts), static_cast<int>(position),
-                                              link_ranks, group_name, group_.sizes);
+    const int own = static_cast<int>(position);
+    if (founder_ != nullptr) {
+      if (auto t = founder_->found(*this, link_ranks, own, mix(parts), group_name)) return t;
+    }
+    return std::make_shared<frames_transport>(group_.lines, mix(parts), own, link_ranks, group_name,
+                                              group_.sizes, founder_);
   }
 
   void revoke(const std::string& cause) noexcept override {
@@ -284,6 +301,7 @@ class frames_transport final : public transport, public waiter {
   }
 
   group group_;
+  std::shared_ptr<founder> founder_;
   in_flight flying_;
   inbox inbox_{group_, flying_};
   bool closed_ = false;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,6 +53,7 @@ struct job_header {
 
   std::uint64_t magic;
   std::uint64_t layout_hash;
+  std::uint64_t identity;  // of no other job
   std::int32_t ranks;
   std::int32_t spins;
   settings sizes;
@@ -74,6 +76,8 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     const mapping memory = file.map(0, control);
     auto& h = *reinterpret_cast<job_header*>(memory.address());
     h.layout_hash = layout_hash();
+    std::random_device random;
+    h.identity = (std::uint64_t{random()} << 32) | random() | 1;
     h.ranks = ranks;
     h.spins = ranks <= usable_cpus() ? 2000 : 0;
     h.sizes = sizes;
@@ -82,7 +86,6 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     h.end.store(h.world_offset + world);
     h.magic = job_header::right_magic;
     if (pipe_part != 0) file.reserve(h.pipes_offset, pipe_part);
-    file.reserve(h.world_offset, board(nullptr, ranks, sizes).fixed_bytes());
     return file;
   }
 
@@ -119,6 +122,7 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return header().ranks; }
+  [[nodiscard]] std::uint64_t identity() const noexcept { return header().identity; }
   [[nodiscard]] const settings& sizes() const noexcept { return header().sizes; }
   [[nodiscard]] const shared_file& file() const noexcept { return file_; }
   [[nodiscard]] job_header& header() const noexcept {
@@ -151,15 +155,21 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     return w.dead;
   }
 
-  /// The group of all processes.
+  /// The group of all processes, at the place that was made for it.
   [[nodiscard]] communicator world(const std::string& name, timeout limit, completion c);
+
+  /// A group of some processes, `members`, each of them calling with the same key; the caller is
+  /// the one at `rank`. The first makes the board and says where it is, the others wait for that.
+  /// `may_wait` is asked meanwhile, and throws when there is nothing more to wait for.
+  template <class MayWait>
+  [[nodiscard]] std::shared_ptr<group> found(std::uint64_t key, const std::vector<int>& members,
+                                             int rank, const settings& sizes,
+                                             const std::string& name, MayWait&& may_wait);
 
   [[nodiscard]] std::shared_ptr<frames::link> link() { return {shared_from_this(), link_.get()}; }
 
   /// Holds something as long as the job lives.
   void keep(descriptor d) noexcept { kept_ = std::move(d); }
-  /// Held while this process founds a group, which several of its threads may do.
-  [[nodiscard]] std::mutex& births() noexcept { return births_mutex_; }
 
   [[nodiscard]] static std::uint64_t layout_hash() noexcept {
     return board::layout_hash() ^ (sizeof(process_line) * 0x9e3779b97f4a7c15u);
@@ -192,6 +202,20 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     return false;
   }
 
+  template <class Over, class MayWait>
+  void wait_until(Over&& over, MayWait&& may_wait) {
+    for (int attempt = 0; !over(); ++attempt) {
+      may_wait();
+      if (attempt < 50) sched_yield();
+      else line(rank_).bell.sleep(std::chrono::milliseconds(5), true, over);
+    }
+  }
+  template <class MayWait>
+  [[nodiscard]] std::size_t give_birth(std::uint64_t key, int ranks, const settings& sizes,
+                                       MayWait&& may_wait);
+  template <class MayWait>
+  [[nodiscard]] std::size_t find_birth(std::uint64_t key, int first, MayWait&& may_wait);
+
   void wake(int r) noexcept override { line(r).bell.ring(true); }
   void pause(int attempt, std::chrono::nanoseconds limit) override {
     if (attempt < header().spins) {
@@ -217,16 +241,18 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
 class job_premises final : public premises {
  public:
   /// `ranks`: the job's numbers of the group's ranks.
-  job_premises(std::shared_ptr<job> j, std::vector<int> ranks, std::size_t offset)
+  job_premises(std::shared_ptr<job> j, std::vector<int> ranks, std::size_t offset,
+               const settings& sizes)
       : job_(std::move(j)),
         ranks_(std::move(ranks)),
+        sizes_(sizes),
         offset_(offset),
-        bytes_(board::bytes_needed(static_cast<int>(ranks_.size()), job_->sizes(), true)),
+        bytes_(board::bytes_needed(static_cast<int>(ranks_.size()), sizes, true)),
         memory_(job_->file().map(offset, bytes_)) {}
 
   // The last one to leave gives the memory back.
   ~job_premises() override {
-    const board lines(memory_.address(), static_cast<int>(ranks_.size()), job_->sizes());
+    const board lines(memory_.address(), static_cast<int>(ranks_.size()), sizes_);
     if (lines.header().departed.fetch_add(1) + 1 == static_cast<int>(ranks_.size())) {
       job_->file().release(offset_, bytes_);
     }
@@ -251,88 +277,28 @@ class job_premises final : public premises {
         job_->link(), frames::frames_transport::mix(parts), rank, ranks_, g.name, s);
   }
 
-  // The first rank makes the board and says where it is; the others wait for that.
-  [[nodiscard]] std::shared_ptr<group> found(group& parent, int parent_rank,
-                                             std::span<const int> ranks, int rank,
-                                             std::uint64_t key, const std::string& name) override {
+  [[nodiscard]] std::shared_ptr<group> found(group& parent, int, std::span<const int> ranks,
+                                             int rank, std::uint64_t key,
+                                             const std::string& name) override {
     std::vector<int> members;
     for (const int r : ranks) members.push_back(of(r));
     const int first = ranks.front();
-    const int n = static_cast<int>(members.size());
-    const std::size_t offset = rank == 0 ? give_birth(key, n, parent, parent_rank)
-                                         : find_birth(key, first, parent, parent_rank);
-    return std::make_shared<group>(std::make_unique<job_premises>(job_, members, offset), n, name,
-                                   parent.sizes, parent.spin_limit);
+    return job_->found(key, members, rank, parent.sizes, name, [&] {
+      if (revoked(parent)) std::rethrow_exception(later_error(parent));
+      if (rank != 0 && parent.gone(first)) {
+        throw peer_lost_error(parent.name + ": rank " + std::to_string(first) +
+                                  " left before it had made a new group",
+                              first);
+      }
+    });
   }
 
  private:
   [[nodiscard]] int of(int r) const noexcept { return ranks_[static_cast<std::size_t>(r)]; }
 
-  // Waits as long as the parent group can go on. `over` is asked again and again.
-  template <class Over>
-  static void wait_until(group& parent, int parent_rank, int peer, Over&& over) {
-    for (int attempt = 0; !over(); ++attempt) {
-      if (revoked(parent)) std::rethrow_exception(later_error(parent));
-      if (peer >= 0 && parent.gone(peer)) {
-        throw peer_lost_error(
-            parent.name + ": rank " + std::to_string(peer) + " left before it had made a new group",
-            peer);
-      }
-      if (attempt < 50) sched_yield();
-      else parent.bell(parent_rank).sleep(std::chrono::milliseconds(5), true, over);
-    }
-  }
-
-  [[nodiscard]] std::size_t give_birth(std::uint64_t key, int ranks, group& parent,
-                                       int parent_rank) {
-    process_line& mine = job_->line(job_->rank());
-    const std::lock_guard lock(job_->births());
-    const std::uint64_t number = mine.born.load();
-    process_line::birth& b = mine.births[number % process_line::most_births];
-    wait_until(parent, parent_rank, -1, [&] { return b.awaited.load() == 0; });
-    mine.born.store(number + 1);
-    b.number.store(0);
-    b.key.store(key);
-    std::exception_ptr why;
-    std::size_t offset = 0;
-    try {
-      const std::size_t place =
-          job_->header().end.fetch_add(board::bytes_needed(ranks, parent.sizes, true));
-      job_->file().reserve(place, board(nullptr, ranks, parent.sizes).fixed_bytes());
-      offset = place;
-    } catch (const transport_error& e) {
-      put_text(b.text, e.what());
-      why = std::current_exception();
-    }
-    b.offset.store(offset);
-    b.awaited.store(ranks - 1);
-    b.number.store(number + 1);
-    for (int r = 0; r < job_->size(); ++r) job_->line(r).bell.ring(true);
-    if (why != nullptr) std::rethrow_exception(why);
-    return offset;
-  }
-
-  [[nodiscard]] std::size_t find_birth(std::uint64_t key, int first, group& parent,
-                                       int parent_rank) {
-    std::size_t offset = 0;
-    wait_until(parent, parent_rank, first, [&] {
-      for (auto& b : job_->line(of(first)).births) {
-        const std::uint64_t number = b.number.load();
-        if (number == 0 || b.key.load() != key || b.awaited.load() == 0) continue;
-        offset = static_cast<std::size_t>(b.offset.load());
-        const std::string text = offset == 0 ? get_text(b.text) : std::string();
-        if (b.number.load() != number) continue;  // overwritten meanwhile
-        b.awaited.fetch_sub(1);
-        if (offset == 0) throw transport_error(text, ENOMEM);
-        return true;
-      }
-      return false;
-    });
-    return offset;
-  }
-
   std::shared_ptr<job> job_;
   std::vector<int> ranks_;
+  settings sizes_;
   std::size_t offset_;
   std::size_t bytes_;
   mapping memory_;
@@ -341,11 +307,83 @@ class job_premises final : public premises {
 inline communicator job::world(const std::string& name, timeout limit, completion c) {
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) ranks.push_back(r);
+  // Each rank makes sure of it: who finds no memory says so itself.
+  file_.reserve(static_cast<std::size_t>(header().world_offset),
+                board(nullptr, size(), sizes()).fixed_bytes());
   auto g = std::make_shared<group>(
       std::make_unique<job_premises>(shared_from_this(), ranks,
-                                     static_cast<std::size_t>(header().world_offset)),
+                                     static_cast<std::size_t>(header().world_offset), sizes()),
       size(), "group '" + name + "' of " + std::to_string(size()), sizes(), header().spins);
   return {std::make_shared<local_transport>(std::move(g), rank_), name, ranks, rank_, limit, c};
+}
+
+template <class MayWait>
+std::shared_ptr<group> job::found(std::uint64_t key, const std::vector<int>& members, int rank,
+                                  const settings& sizes, const std::string& name,
+                                  MayWait&& may_wait) {
+  const int n = static_cast<int>(members.size());
+  const std::size_t offset =
+      rank == 0 ? give_birth(key, n, sizes, may_wait) : find_birth(key, members.front(), may_wait);
+  auto g = std::make_shared<group>(
+      std::make_unique<job_premises>(shared_from_this(), members, offset, sizes), n, name, sizes,
+      header().spins);
+  return g;
+}
+
+template <class MayWait>
+std::size_t job::give_birth(std::uint64_t key, int ranks, const settings& sizes,
+                            MayWait&& may_wait) {
+  process_line& mine = line(rank_);
+  const std::lock_guard lock(births_mutex_);
+  const std::uint64_t number = mine.born.load();
+  process_line::birth& b = mine.births[number % process_line::most_births];
+  wait_until([&] { return b.awaited.load() == 0; }, may_wait);
+  mine.born.store(number + 1);
+  b.number.store(0);
+  b.key.store(key);
+  std::exception_ptr why;
+  std::size_t offset = 0;
+  try {
+    const std::size_t place = header().end.fetch_add(board::bytes_needed(ranks, sizes, true));
+    file_.reserve(place, board(nullptr, ranks, sizes).fixed_bytes());
+    offset = place;
+  } catch (const transport_error& e) {
+    put_text(b.text, e.what());
+    why = std::current_exception();
+  }
+  b.offset.store(offset);
+  b.awaited.store(ranks - 1);
+  b.number.store(number + 1);
+  for (int r = 0; r < size(); ++r) line(r).bell.ring(true);
+  if (why != nullptr) std::rethrow_exception(why);
+  return offset;
+}
+
+template <class MayWait>
+std::size_t job::find_birth(std::uint64_t key, int first, MayWait&& may_wait) {
+  std::size_t offset = 0;
+  const auto found_it = [&] {
+    for (auto& b : line(first).births) {
+      const std::uint64_t number = b.number.load();
+      if (number == 0 || b.key.load() != key || b.awaited.load() == 0) continue;
+      offset = static_cast<std::size_t>(b.offset.load());
+      const std::string text = offset == 0 ? get_text(b.text) : std::string();
+      if (b.number.load() != number) continue;  // overwritten meanwhile
+      b.awaited.fetch_sub(1);
+      if (offset == 0) throw transport_error(text, ENOMEM);
+      return true;
+    }
+    return false;
+  };
+  wait_until(found_it, [&] {
+    may_wait();
+    if (dead(first)) {
+      throw peer_lost_error("the process that was to make a new group has ended (process " +
+                                std::to_string(first) + " of this host)",
+                            first);
+    }
+  });
+  return offset;
 }
 
 }  // namespace rankcast::inline v0::local

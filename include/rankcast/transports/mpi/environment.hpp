@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "rankcast/transports/mpi/link.hpp"
+#include "rankcast/transports/mpi/host.hpp"
 
 namespace rankcast::inline v0::mpi {
 
@@ -26,7 +26,7 @@ namespace detail {
 // its processes together.
 struct link_list {
   std::mutex mutex;
-  std::vector<std::shared_ptr<mpi_link>> links;
+  std::vector<std::shared_ptr<host_link>> links;
   bool ends_with_mpi = false;
 };
 RANKCAST_API inline link_list& links() {
@@ -50,11 +50,12 @@ inline int on_finalize(MPI_Comm, int, void*, void*) {
 
 // The link of a communicator is kept with it, so that it is made once.
 inline int on_communicator_freed(MPI_Comm, int, void* kept, void*) {
-  delete static_cast<std::shared_ptr<mpi_link>*>(kept);
+  delete static_cast<std::shared_ptr<host_link>*>(kept);
   return MPI_SUCCESS;
 }
 
-[[nodiscard]] inline std::shared_ptr<mpi_link> link_of(MPI_Comm lent, deadline limit) {
+[[nodiscard]] inline std::shared_ptr<host_link> link_of(MPI_Comm lent, const local::settings& sizes,
+                                                        deadline limit) {
   static const int key = [] {
     int k = MPI_KEYVAL_INVALID;
     check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_communicator_freed, &k, nullptr),
@@ -64,9 +65,11 @@ inline int on_communicator_freed(MPI_Comm, int, void* kept, void*) {
   void* kept = nullptr;
   int there = 0;
   check(MPI_Comm_get_attr(lent, key, &kept, &there), "MPI_Comm_get_attr");
-  if (there != 0) return *static_cast<std::shared_ptr<mpi_link>*>(kept);
-  auto link = std::make_shared<mpi_link>(lent, limit);
-  check(MPI_Comm_set_attr(lent, key, new std::shared_ptr<mpi_link>(link)), "MPI_Comm_set_attr");
+  if (there != 0) return *static_cast<std::shared_ptr<host_link>*>(kept);
+  auto far = std::make_shared<mpi_link>(lent, limit);
+  auto hosts = std::make_shared<host>(*far, sizes, limit);
+  auto link = std::make_shared<host_link>(std::move(far), std::move(hosts));
+  check(MPI_Comm_set_attr(lent, key, new std::shared_ptr<host_link>(link)), "MPI_Comm_set_attr");
   const std::lock_guard lock(links().mutex);
   links().links.push_back(link);
   if (!links().ends_with_mpi) {

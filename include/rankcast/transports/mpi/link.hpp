@@ -57,6 +57,8 @@ class mpi_link final : public frames::link {
     return false;
   }
 
+  /// The private duplicate.
+  [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_; }
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
 

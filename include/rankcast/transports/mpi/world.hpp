@@ -16,7 +16,8 @@ struct group_options {
   std::string name = "world";
   timeout default_timeout{};  // unset: the library's
   rankcast::completion completion = completion::local;
-  frames::settings sizes{};
+  frames::settings sizes{};        // of groups across hosts
+  local::settings shared_sizes{};  // of groups within a host
 };
 
 /// A group of the processes of `lent`, numbered as there. The communicator is duplicated and left
@@ -26,8 +27,9 @@ struct group_options {
 /// Errors   usage_error (MPI is not initialised, or finalised; this is not its thread; no group of
 ///          processes), timeout_error when not all processes call it within the default limit,
 ///          mismatch_error when they run different builds, transport_error with MPI's text.
-/// Cost     collective over `lent`: one MPI_Comm_idup the first time, local for the same
-///          communicator later. Its duplicate lives until MPI ends.
+/// Cost     collective over `lent`: the first time one MPI_Comm_idup, a look at who shares a host,
+///          and shared memory as `join`; later, for the same communicator, a board of shared
+///          memory where all ranks are on one host. The duplicate lives until MPI ends.
 [[nodiscard]] inline communicator adopt(MPI_Comm lent, const group_options& options = {}) {
   int begun = 0;
   int ended = 0;
@@ -42,17 +44,28 @@ struct group_options {
   check(MPI_Comm_test_inter(lent, &between), "MPI_Comm_test_inter");
   if (between != 0) throw usage_error("mpi::adopt: an intercommunicator has two groups");
   (void)mpi_link::any_thread_may_call();
-  const auto link =
-      detail::link_of(lent, deadline::after(options.default_timeout.or_else(library_timeout())));
+  const timeout limit = options.default_timeout.or_else(library_timeout());
+  const deadline until = deadline::after(limit);
+  const auto link = detail::link_of(lent, options.shared_sizes, until);
   std::vector<int> ranks;
   for (int r = 0; r < link->size(); ++r) ranks.push_back(r);
   // All processes adopt the same communicator equally often.
   const std::uint64_t parts[] = {link->next_adoption()};
-  auto transport = std::make_shared<frames::frames_transport>(
-      link, frames::frames_transport::mix(parts), link->rank(), ranks,
-      "group '" + options.name + "' of " + std::to_string(link->size()), options.sizes);
-  return {std::move(transport),    options.name,      ranks, link->rank(),
-          options.default_timeout, options.completion};
+  const std::uint64_t id = frames::frames_transport::mix(parts);
+  const std::string text = "group '" + options.name + "' of " + std::to_string(link->size());
+  auto founder = std::make_shared<host_founder>(link, options.shared_sizes);
+  std::shared_ptr<transport> t = founder->found(ranks, link->rank(), id, text, [&] {
+    if (!until.expired()) return;
+    throw timeout_error("mpi::adopt: timed out after " + seconds_text(limit.limit()) +
+                            "; not all processes of the communicator have called it",
+                        {}, limit.limit());
+  });
+  if (t == nullptr) {
+    t = std::make_shared<frames::frames_transport>(link, id, link->rank(), ranks, text,
+                                                   options.sizes, founder);
+  }
+  return {std::move(t),      options.name, ranks, link->rank(), options.default_timeout,
+          options.completion};
 }
 
 /// The group of all processes of the job.

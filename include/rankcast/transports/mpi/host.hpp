@@ -1,0 +1,173 @@
+/// The processes of an MPI communicator that share a host, and so memory: they form a job of their
+/// own. Frames between them go through that memory, and groups within a host use all of it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rankcast/transports/local/join.hpp"
+#include "rankcast/transports/mpi/link.hpp"
+
+namespace rankcast::inline v0::mpi {
+
+/// What this process knows of the hosts of a communicator.
+class host {
+ public:
+  /// Collective over the link's processes. Ranks whose memory cannot be shared, for whatever
+  /// reason, count as hosts of their own.
+  host(mpi_link& link, const local::settings& sizes, deadline until) {
+    MPI_Comm together = MPI_COMM_NULL;
+    check(
+        MPI_Comm_split_type(link.communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &together),
+        "MPI_Comm_split_type");
+    int rank = 0;
+    int size = 0;
+    check(MPI_Comm_rank(together, &rank), "MPI_Comm_rank");
+    check(MPI_Comm_size(together, &size), "MPI_Comm_size");
+    if (size > 1) meet(together, rank, size, sizes, until);
+    check(MPI_Comm_free(&together), "MPI_Comm_free");
+    agree(link);
+  }
+
+  /// True when this rank shares memory with another one.
+  [[nodiscard]] bool shares_memory() const noexcept { return job_ != nullptr; }
+  [[nodiscard]] local::job& job() const noexcept { return *job_; }
+  [[nodiscard]] const std::shared_ptr<local::job>& shared_job() const noexcept { return job_; }
+  /// The number in the job of a rank of the link, -1 for one of another host.
+  [[nodiscard]] int local_rank(int link_rank) const noexcept {
+    return local_ranks_[static_cast<std::size_t>(link_rank)];
+  }
+  /// The numbers in the job of all these ranks, empty when one of them is on another host.
+  [[nodiscard]] std::vector<int> local_ranks(std::span<const int> link_ranks) const {
+    std::vector<int> ranks;
+    for (const int r : link_ranks) {
+      if (local_rank(r) < 0) return {};
+      ranks.push_back(local_rank(r));
+    }
+    return ranks;
+  }
+
+ private:
+  void meet(MPI_Comm together, int rank, int size, const local::settings& sizes, deadline until) {
+    // A name that nobody else can guess; it is used for this moment only.
+    std::uint64_t secret[2] = {};
+    if (rank == 0) {
+      std::random_device random;
+      for (auto& s : secret) s = (std::uint64_t{random()} << 32) | random();
+    }
+    check(MPI_Bcast(secret, 2, MPI_UINT64_T, 0, together), "MPI_Bcast");
+    const std::string name = "mpi " + std::to_string(secret[0]) + std::to_string(secret[1]);
+    const local::meeting_place place(name, rank);
+    const auto begin = steady_clock::now();
+    try {
+      job_ = rank == 0 ? local::receive_ranks(place, size, sizes, until, begin)
+                       : local::go_to_rank_0(place, rank, size, until, begin);
+    } catch (const error&) {  // no memory, or sockets that do not meet: frames over MPI will do
+    }
+  }
+
+  // Everybody learns who is where; a host on which somebody failed is none.
+  void agree(mpi_link& link) {
+    struct entry {
+      std::uint64_t host;  // 0: none
+      std::int64_t local_rank;
+    };
+    const entry mine{job_ == nullptr ? 0 : job_->identity(), job_ == nullptr ? 0 : job_->rank()};
+    std::vector<entry> all(static_cast<std::size_t>(link.size()));
+    check(MPI_Allgather(&mine, 2, MPI_UINT64_T, all.data(), 2, MPI_UINT64_T, link.communicator()),
+          "MPI_Allgather");
+    local_ranks_.assign(all.size(), -1);
+    if (job_ == nullptr) return;
+    int found = 0;
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (all[r].host != mine.host) continue;
+      local_ranks_[r] = static_cast<int>(all[r].local_rank);
+      ++found;
+    }
+    if (found == job_->size()) return;
+    local_ranks_.assign(all.size(), -1);
+    job_ = nullptr;
+  }
+
+  std::shared_ptr<local::job> job_;
+  std::vector<int> local_ranks_;
+};
+
+/// Carries frames to ranks of this host through memory, to others through MPI.
+class host_link final : public frames::link {
+ public:
+  host_link(std::shared_ptr<mpi_link> far, std::shared_ptr<host> h)
+      : far_(std::move(far)), host_(std::move(h)) {
+    share_with(*far_);
+    if (!host_->shares_memory()) return;
+    near_ = host_->job().link();
+    near_->share_with(*far_);
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return far_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return far_->size(); }
+  void post(int to, frames::frame f, frames::unsent_count unsent) override {
+    const int local = near_ == nullptr ? -1 : host_->local_rank(to);
+    if (local >= 0) near_->post(local, std::move(f), std::move(unsent));
+    else far_->post(to, std::move(f), std::move(unsent));
+  }
+  bool progress() override {
+    const bool moved = near_ != nullptr && near_->progress();
+    return far_->progress() || moved;
+  }
+  // MPI knows no sleep that ends when something comes.
+  void pause(int attempt, std::chrono::nanoseconds limit) override { far_->pause(attempt, limit); }
+  void require_thread() const override { far_->require_thread(); }
+
+  [[nodiscard]] std::uint64_t next_adoption() { return far_->next_adoption(); }
+  void shut_down(std::chrono::nanoseconds limit) noexcept { far_->shut_down(limit); }
+  [[nodiscard]] mpi::host& hosts() const noexcept { return *host_; }
+
+ private:
+  std::shared_ptr<mpi_link> far_;
+  std::shared_ptr<host> host_;
+  std::shared_ptr<frames::link> near_;
+};
+
+/// Makes groups of the ranks of a link: within a host on its memory, else of frames.
+class host_founder final : public frames::founder {
+ public:
+  host_founder(const std::shared_ptr<host_link>& link, const local::settings& sizes) noexcept
+      : link_(link), sizes_(sizes) {}
+
+  [[nodiscard]] std::shared_ptr<transport> found(transport& parent,
+                                                 const std::vector<int>& link_ranks, int rank,
+                                                 std::uint64_t id,
+                                                 const std::string& name) override {
+    return found(link_ranks, rank, id, name, [&] { parent.check(); });
+  }
+
+  /// Null when the ranks are not of one host. `may_wait` as for local::job::found.
+  template <class MayWait>
+  [[nodiscard]] std::shared_ptr<transport> found(const std::vector<int>& link_ranks, int rank,
+                                                 std::uint64_t id, const std::string& name,
+                                                 MayWait&& may_wait) {
+    host& h = link_->hosts();
+    if (!h.shares_memory()) return nullptr;
+    const std::vector<int> members = h.local_ranks(link_ranks);
+    if (members.empty()) return nullptr;
+    return std::make_shared<local::local_transport>(
+        h.job().found(id, members, rank, local::sound(sizes_, static_cast<int>(members.size())),
+                      name, may_wait),
+        rank);
+  }
+
+ private:
+  std::shared_ptr<host_link> link_;
+  local::settings sizes_;
+};
+
+}  // namespace rankcast::inline v0::mpi
