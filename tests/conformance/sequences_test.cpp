@@ -181,7 +181,7 @@ class player {
 
 // More calls of little data than anything that a transport counts or keeps.
 TEST(sequences, of_many_small_calls) {
-  for (const std::size_t elements : {1, 20, 60}) {
+  for (const std::size_t elements : {1u, 20u, 60u}) {
     run_ranks(2, [&](communicator& world) {
       support::step("small calls");
       std::vector<int> all(2 * elements);
