@@ -41,7 +41,7 @@ class Distance:
 
     def words(self):
         if not self.seen:
-            return "One processor."
+            return "One processor may be used"
         near = sum(us < NEAR_US for us in self.seen)
         return (f"A cache line crosses between two processors in {min(self.seen):.3f} to "
                 f"{max(self.seen):.3f} us, below {NEAR_US} us (near) {near} of "

@@ -66,7 +66,7 @@ def measure(groups, drivers_of, distance):
             before = after
     progress("")
     if dropped:
-        troubles.append(f"{dropped} rounds dropped, for the processors were moved meanwhile")
+        troubles.append(f"rounds dropped, for the processors were moved meanwhile: {dropped}")
     return rounds, troubles
 
 

@@ -78,7 +78,8 @@ def waits(rows):
             point = r["operation"], r["bytes"]
             for who, taken in [(f"rankcast, {r['transport']}", r["median_us"]),
                                *r["peers"].items(), ("a bare futex", r["floor_us"])]:
-                us.setdefault((who, r["distance"]), {})[point] = taken
+                if taken is not None:
+                    us.setdefault((who, r["distance"]), {})[point] = taken
     head, lines = ["who waits", "distance"], [[*key] for key in us]
     for operation, ms in points:
         late = f"{ms / 1000:g} s" if ms >= 1000 else f"{ms} ms"

@@ -36,7 +36,7 @@ bool measure_idle(stage& here, const command& given, const point& p, Peer& peer)
   if (!idle && p.operation != "wake_up") return false;
   const std::chrono::milliseconds pause(p.bytes);
   const bool few = pause >= std::chrono::seconds(1);
-  here.open(few ? std::chrono::seconds(0) : given.budget, few ? pace{0, idle ? 1 : 2} : pace{1, 3});
+  here.open(few ? std::chrono::seconds(0) : given.budget, few ? pace{0, idle ? 1 : 3} : pace{1, 3});
   for (int sample = 0; here.start(sample); ++sample) {
     float message[2] = {};  // when the root has called
     static_assert(sizeof message == sizeof(clock::time_point));
