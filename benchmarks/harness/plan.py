@@ -59,7 +59,7 @@ def plan(quick, all_ranks):
               Group(first, logits, 3, 60, True),
               Group(first, [("idle", 5000), ("wake_up", 5), ("wake_up", 1000)], 2, 150, True)]
     if first == 2:  # more ranks would need more memory than many machines have
-        groups.append(Group(first, tensor_points([256 * MIB], first), 3, 0, True))
+        groups.append(Group(first, tensor_points([256 * MIB], first), 2, 0, True))
     for n in more:
         groups += [Group(n, [ROTATING, *tensor_points(small, n)], 5, 40, True),
                    Group(n, tensor_points(large, n), 2, 40, True)]
