@@ -1,8 +1,10 @@
-// rankcast with threads as ranks, or, built with BENCH_MPI, with MPI processes. Takes the drivers'
-// command line (support/command.hpp).
+// rankcast with the ranks of one host, threads or processes, or, built with BENCH_MPI, with MPI's.
+// Takes the drivers' command line (support/command.hpp).
 #include "support/rankcast_peer.hpp"
 #ifdef BENCH_MPI
 #include <rankcast/mpi.hpp>
+#else
+#include <rankcast/processes.hpp>
 #endif
 
 int main(int argc, char** argv) {
@@ -15,8 +17,9 @@ int main(int argc, char** argv) {
     rankcast::communicator world = rankcast::mpi::world();
     bench::measure_rankcast(world, given);
 #else
-    rankcast::run(given.ranks,
-                  [&](rankcast::communicator& world) { bench::measure_rankcast(world, given); });
+    const auto rank = [&](rankcast::communicator& world) { bench::measure_rankcast(world, given); };
+    if (given.transport == "processes") rankcast::fork_ranks(given.ranks, rank);
+    else rankcast::run(given.ranks, rank);
 #endif
   });
 }

@@ -1,4 +1,5 @@
 """How each driver is started: ours, the peers that are here, and the floor."""
+import functools
 import json
 import os
 import shutil
@@ -18,8 +19,9 @@ class Failed(Exception):
 
 @dataclass
 class Driver:
-    name: str                # "threads local": ours; else a peer, or "floor"
+    name: str                # "threads local" if ours, else a peer, or "floor"
     command: list
+    ours: bool = False
     processes: bool = False  # one per rank, started here; else the command makes its ranks
     launcher: list = field(default_factory=list)
 
@@ -74,6 +76,7 @@ def _end(process):
             pass
 
 
+@functools.lru_cache
 def _python_with(module):
     """The first Python here that has the module, for the system's own may not be the first."""
     for python in (sys.executable, "python3", "/usr/bin/python3"):
@@ -97,31 +100,35 @@ def _mpirun(kind, ranks):
 
 
 def find(build, source, ranks):
-    """(ours: a driver for each transport and completion; peers and floor; absent peers' names)."""
+    """A driver for each transport and completion of ours, the peers that are here, the floor."""
     def program(name):
         path = os.path.join(build, name)
         return path if os.access(path, os.X_OK) else None
 
-    ours = []
-    for transport, launcher in (("threads", []), ("mpi", _mpirun("openmpi", ranks))):
-        path = program(f"driver_{transport}")
-        for completion in ("local", "everyone") if path else ():
-            ours.append(Driver(f"{transport} {completion}", [path, "--completion", completion],
-                               launcher=launcher))
-    others = []
+    found = []
+    for transport, name, launcher in (("threads", "driver_local", []),
+                                      ("processes", "driver_local", []),
+                                      ("mpi", "driver_mpi", _mpirun("openmpi", ranks))):
+        for completion in ("local", "everyone") if program(name) else ():
+            how = ["--transport", transport, "--completion", completion]
+            found.append(Driver(f"{transport} {completion}", [program(name), *how], ours=True,
+                                launcher=launcher))
     for name, kind in (("openmpi", "openmpi"), ("mpich", "mpich"), ("boost_mpi", "openmpi")):
         if program(f"peer_{name}"):
-            others.append(Driver(name, [program(f"peer_{name}")], launcher=_mpirun(kind, ranks)))
+            found.append(Driver(name, [program(f"peer_{name}")], launcher=_mpirun(kind, ranks)))
     if program("peer_gloo"):
-        others.append(Driver("gloo", [program("peer_gloo")], processes=True))
+        found.append(Driver("gloo", [program("peer_gloo")], processes=True))
     library = ["--library", os.path.join(build, "libstage.so")]
     torch, mpi4py = _python_with("torch"), _python_with("mpi4py")
     if torch:
-        others.append(Driver("torch", [torch, f"{source}/peers/torch_distributed.py", *library],
-                             processes=True))
+        found.append(Driver("torch", [torch, f"{source}/peers/torch_distributed.py", *library],
+                            processes=True))
     if mpi4py and shutil.which("mpirun.openmpi"):
-        others.append(Driver("mpi4py", [mpi4py, f"{source}/peers/mpi4py_peer.py", *library],
-                             launcher=_mpirun("openmpi", ranks)))
-    others.append(Driver("floor", [program("floor")]))
-    present = {driver.name for driver in others}
-    return ours, others, [name for name in PEERS if name not in present]
+        found.append(Driver("mpi4py", [mpi4py, f"{source}/peers/mpi4py_peer.py", *library],
+                            launcher=_mpirun("openmpi", ranks)))
+    return [*found, Driver("floor", [program("floor")])]
+
+
+def absent(found):
+    present = {driver.name for driver in found}
+    return [name for name in PEERS if name not in present]

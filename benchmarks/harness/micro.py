@@ -25,6 +25,6 @@ def serialization(build):
         for action in ("save", "load fresh", "load over", "save and load"):
             ours = us["rankcast", action, thing]
             lines.append([f"{thing}: {action}", table.figure(ours),
-                          table.ratio(us["boost", action, thing], ours)])
-    return ["Serialization alone, one thread:\n\n"
+                          table.ratio(us["boost", action, thing] / ours)])
+    return ["## Serialization alone, one thread\n\n"
             + table.layout(["object and action", "us", "x boost archive"], lines)]

@@ -14,8 +14,8 @@ struct boost_mpi {
 
   static int count(std::span<float> values) { return static_cast<int>(values.size()); }
 
-  void broadcast(std::span<float> values) {
-    boost::mpi::broadcast(world, values.data(), count(values), 0);
+  void broadcast(std::span<float> values, int root = 0) {
+    boost::mpi::broadcast(world, values.data(), count(values), root);
   }
   void scatter(std::span<float> all, std::span<float> share) {
     boost::mpi::scatter(world, all.data(), share.data(), count(share), 0);

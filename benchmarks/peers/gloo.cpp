@@ -31,9 +31,9 @@ class gloo_peer {
     context_ = joined;
   }
 
-  void broadcast(std::span<float> values) {
+  void broadcast(std::span<float> values, int root = 0) {
     gloo::BroadcastOptions call(context_);
-    call.setRoot(0);
+    call.setRoot(root);
     call.setOutput(values.data(), values.size());
     gloo::broadcast(call);
   }

@@ -21,8 +21,8 @@ class Mpi4py:
     def address(self, array):
         return array.ctypes.data
 
-    def broadcast(self, values):
-        self.world.Bcast(values, 0)
+    def broadcast(self, values, root=0):
+        self.world.Bcast(values, root)
 
     def scatter(self, everything, _, mine):
         self.world.Scatter(everything if self.rank == 0 else None, mine, 0)

@@ -33,8 +33,8 @@ class Stage:
         if getattr(self.library, "bench_" + name)(*arguments) != 0:
             raise RuntimeError(f"bench_{name} failed")
 
-    def measure(self, operation, size, prepare, call, check):
-        """As `measure` of support/measure.hpp."""
+    def measure(self, operation, size, prepare, call, check, calls=1):
+        """As `measure` of support/measure.hpp; call() makes so many calls."""
         record, clock = self.library.bench_record, time.monotonic_ns
         self.do("open", self.budget)
         sample = 0
@@ -45,14 +45,15 @@ class Stage:
                 break
             begin = clock()
             call()
-            record(sample, ctypes.c_longlong(clock() - begin))
+            record(sample, ctypes.c_longlong((clock() - begin) // calls))
             check(sample)
             sample += 1
         self.do("report", operation.encode(), ctypes.c_size_t(size))
 
 
 def tensor_case(stage, peer, operation, size):
-    """prepare, call and check of one collective, as support/tensors.hpp has them."""
+    """prepare, call and check of one collective, as support/tensors.hpp has them; and how many
+    calls that are where it is not one."""
     rank, ranks = peer.rank, peer.ranks
     count = size // 4
 
@@ -73,6 +74,21 @@ def tensor_case(stage, peer, operation, size):
         return (lambda i: fill(whole, 0, i) if rank == 0 else spoil(whole),
                 lambda: peer.broadcast(whole),
                 lambda i: expect(whole, 0, i))
+    if operation == "rotating_broadcast":
+        parts = [peer.floats(count) for _ in range(64)]
+
+        def prepare_parts(i):
+            for c, part in enumerate(parts):
+                fill(part, c, i) if rank == c % ranks else spoil(part)
+
+        def call_all():
+            for c, part in enumerate(parts):
+                peer.broadcast(part, c % ranks)
+
+        def check_parts(i):
+            for c, part in enumerate(parts):
+                expect(part, c, i)
+        return prepare_parts, call_all, check_parts, len(parts)
     if operation == "all_reduce":
         return (lambda i: fill(whole, rank, i),
                 lambda: peer.all_reduce(whole),

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "support/idle.hpp"
 #include "support/tensors.hpp"
 
 namespace {
@@ -12,8 +13,8 @@ namespace {
 struct raw_mpi {
   static int count(std::span<float> values) { return static_cast<int>(values.size()); }
 
-  void broadcast(std::span<float> values) {
-    MPI_Bcast(values.data(), count(values), MPI_FLOAT, 0, MPI_COMM_WORLD);
+  void broadcast(std::span<float> values, int root = 0) {
+    MPI_Bcast(values.data(), count(values), MPI_FLOAT, root, MPI_COMM_WORLD);
   }
   void scatter(std::span<float> all, std::span<float> share) {
     MPI_Scatter(all.data(), count(share), MPI_FLOAT, share.data(), count(share), MPI_FLOAT, 0,
@@ -43,8 +44,9 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     bench::stage here(given.stage, rank, ranks, bench::waiting::spinning);
     raw_mpi peer;
-    bench::for_each_point(
-        here, given, [&](const bench::point& p) { bench::measure_tensors(here, given, p, peer); });
+    bench::for_each_point(here, given, [&](const bench::point& p) {
+      if (!bench::measure_tensors(here, given, p, peer)) bench::measure_idle(here, given, p, peer);
+    });
   });
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
   MPI_Finalize();

@@ -22,8 +22,8 @@ class Torch:
     def address(self, array):
         return array.data_ptr()
 
-    def broadcast(self, values):
-        dist.broadcast(values, 0)
+    def broadcast(self, values, root=0):
+        dist.broadcast(values, root)
 
     def scatter(self, _, shares, mine):
         dist.scatter(mine, shares if self.rank == 0 else None, 0)

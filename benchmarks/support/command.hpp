@@ -3,6 +3,7 @@
 //   driver --stage FILE --ranks N --budget-ms MS --points broadcast:64,all_reduce:4096
 //          [--rank R --store FOLDER]          processes that no MPI starts
 //          [--completion local|everyone]      rankcast
+//          [--transport threads|processes]    rankcast without MPI
 //
 // An operation that a driver does not have is left out of its output.
 #pragma once
@@ -25,7 +26,7 @@ struct point {
 };
 
 struct command {
-  std::string stage, store, completion = "local";
+  std::string stage, store, completion = "local", transport = "threads";
   int rank = 0, ranks = 1;
   std::chrono::duration<double> budget{};
   std::vector<point> points;
@@ -40,6 +41,7 @@ struct command {
     stage = given["--stage"];
     store = given["--store"];
     if (given.contains("--completion")) completion = given["--completion"];
+    if (given.contains("--transport")) transport = given["--transport"];
     rank = number("--rank", 0);
     ranks = number("--ranks", 1);
     budget = std::chrono::milliseconds(number("--budget-ms", 100));

@@ -2,23 +2,26 @@
 // the check of what arrived after it.
 #pragma once
 
-#include <string>
+#include <chrono>
+#include <cstddef>
 
 #include "command.hpp"
 #include "stage.hpp"
 
 namespace bench {
 
-/// prepare(sample) and check(sample) are not timed.
+/// prepare(sample) and check(sample) are not timed. What call() takes counts `scale` times.
 template <class Prepare, class Call, class Check>
 void measure(stage& here, const command& given, const point& p, Prepare prepare, Call call,
-             Check check) {
-  here.open(given.budget);
+             Check check, double scale = 1) {
+  constexpr std::size_t huge = std::size_t{128} << 20;  // fresh data alone take long
+  here.open(given.budget, p.bytes < huge ? pace{} : pace{1, 2});
   int sample = 0;
   for (prepare(sample); here.start(sample); prepare(++sample)) {
     const clock::time_point begin = clock::now();
     call();
-    here.record(sample, clock::now() - begin);
+    const std::chrono::duration<double, clock::period> took = clock::now() - begin;
+    here.record(sample, std::chrono::duration_cast<clock::duration>(took * scale));
     check(sample);
   }
   here.report(p.operation, p.bytes);

@@ -5,6 +5,7 @@
 #include <rankcast/object.hpp>
 #include <span>
 
+#include "idle.hpp"
 #include "logits.hpp"
 #include "measure.hpp"
 #include "object_cases.hpp"
@@ -15,7 +16,9 @@ namespace bench {
 struct rankcast_peer {
   const rankcast::communicator& comm;
 
-  void broadcast(std::span<float> values) { rankcast::broadcast(comm, values); }
+  void broadcast(std::span<float> values, int root = 0) {
+    rankcast::broadcast(comm, values, {.root = root});
+  }
   void scatter(std::span<float> all, std::span<float> share) {
     rankcast::scatter(comm, all, share);
   }
@@ -38,8 +41,9 @@ inline void measure_rankcast(rankcast::communicator& comm, const command& given)
   stage here(given.stage, comm.rank(), comm.size(), waiting::spinning);
   rankcast_peer peer{comm};
   for_each_point(here, given, [&](const point& p) {
-    if (measure_tensors(here, given, p, peer) || measure_logits(here, given, p, comm)) return;
-    measure_objects(here, given, p, peer);
+    static_cast<void>(measure_tensors(here, given, p, peer) ||
+                      measure_objects(here, given, p, peer) ||
+                      measure_logits(here, given, p, comm) || measure_idle(here, given, p, peer));
   });
 }
 

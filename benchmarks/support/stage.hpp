@@ -32,10 +32,14 @@ enum class waiting {
   sleeping,
 };
 
+/// How many samples of a point are not counted, and how many are at least.
+struct pace {
+  int warm_ups = 2;
+  int least = 3;
+};
+
 class stage {
  public:
-  static constexpr int warm_ups = 2;  // samples that are not counted
-
   stage(const std::string& path, int rank, int ranks, waiting how)
       : memory_(path), rank_(rank), ranks_(ranks), how_(how) {
     if (ranks > stage_layout::max_ranks) throw std::runtime_error("stage: too many ranks");
@@ -49,7 +53,8 @@ class stage {
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
 
   /// Before the first sample of a measurement that may take about `budget`.
-  void open(std::chrono::duration<double> budget) {
+  void open(std::chrono::duration<double> budget, pace how_many = {}) {
+    pace_ = how_many;
     until_ = clock::now() + std::chrono::duration_cast<clock::duration>(budget);
     if (rank_ == 0) memory_->end.store(std::numeric_limits<int>::max());
     barrier();
@@ -60,9 +65,9 @@ class stage {
   [[nodiscard]] bool start(int sample) {
     // A rank that is still on its way out of the last barrier may read `end` late: it is only ever
     // set to a sample that nobody has begun.
-    const int counted = sample - warm_ups;
+    const int counted = sample - pace_.warm_ups;
     if (rank_ == 0 && (counted >= stage_layout::max_samples ||
-                       (counted >= least_samples && clock::now() > until_))) {
+                       (counted >= pace_.least && clock::now() > until_))) {
       memory_->end.store(sample);
     }
     barrier();
@@ -71,8 +76,8 @@ class stage {
   }
 
   void record(int sample, clock::duration own) {
-    if (sample < warm_ups) return;
-    memory_->nanoseconds[rank_][sample - warm_ups] =
+    if (sample < pace_.warm_ups) return;
+    memory_->nanoseconds[rank_][sample - pace_.warm_ups] =
         std::chrono::duration_cast<std::chrono::nanoseconds>(own).count();
   }
 
@@ -81,7 +86,7 @@ class stage {
     barrier();
     if (rank_ != 0) return;
     std::printf("{\"operation\": \"%s\", \"bytes\": %zu, \"us\": [", operation.c_str(), bytes);
-    const int samples = memory_->end.load() - warm_ups;
+    const int samples = memory_->end.load() - pace_.warm_ups;
     for (int i = 0; i < samples; ++i) {
       std::int64_t longest = 0;
       for (int r = 0; r < ranks_; ++r) longest = std::max(longest, memory_->nanoseconds[r][i]);
@@ -95,7 +100,6 @@ class stage {
   void abandon() noexcept { memory_->failed.store(true); }
 
  private:
-  static constexpr int least_samples = 3;
   static constexpr auto lead = std::chrono::microseconds(400);  // from the barrier to the beginning
 
   void barrier() {
@@ -129,6 +133,7 @@ class stage {
   int rank_, ranks_;
   waiting how_;
   int spins_ = 0;
+  pace pace_{};
   clock::time_point until_{};
 };
 

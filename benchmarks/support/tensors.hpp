@@ -1,13 +1,14 @@
-// The five collectives on tensors, the same for every peer. A peer is a class with
+// The collectives on tensors, the same for every peer. A peer is a class with
 //
-//   void broadcast(std::span<float> values);                            // from rank 0
+//   void broadcast(std::span<float> values, int root = 0);
 //   void scatter(std::span<float> all, std::span<float> share);         // `all` is rank 0's
 //   void gather(std::span<float> share, std::span<float> all);          // `all` is rank 0's
 //   void all_gather(std::span<float> share, std::span<float> all);
 //   void all_reduce(std::span<float> values);                           // sum, in place
 //
 // `bytes` of a point is what one rank ends up with: a share of a scatter, all that
-// rank 0 of a gather, or each of an all_gather, collects.
+// rank 0 of a gather, or each of an all_gather, collects. `rotating_broadcast` is broadcasts from
+// one root after the other, without a pause, and counts as one of them.
 #pragma once
 
 #include <vector>
@@ -31,6 +32,27 @@ bool measure_tensors(stage& here, const command& given, const point& p, Peer& pe
     measure(
         here, given, p, [&](int i) { rank == 0 ? fill(whole, 0, i) : spoil(whole); },
         [&] { peer.broadcast(whole); }, [&](int i) { expect(whole, 0, i); });
+  } else if (p.operation == "rotating_broadcast") {
+    const int calls = 64;
+    whole.resize(whole.size() * calls);
+    const auto each = [&](auto body) {
+      for (int c = 0; c < calls; ++c) {
+        body(share_of(whole, whole.size() / calls, static_cast<std::size_t>(c)), c % here.ranks(),
+             c);
+      }
+    };
+    measure(
+        here, given, p,
+        [&](int i) {
+          each([&](std::span<float> values, int root, int c) {
+            rank == root ? fill(values, c, i) : spoil(values);
+          });
+        },
+        [&] {
+          each([&](std::span<float> values, int root, int) { peer.broadcast(values, root); });
+        },
+        [&](int i) { each([&](std::span<float> values, int, int c) { expect(values, c, i); }); },
+        1.0 / calls);
   } else if (p.operation == "all_reduce") {
     measure(
         here, given, p, [&](int i) { fill(whole, rank, i); }, [&] { peer.all_reduce(whole); },
