@@ -28,6 +28,7 @@ using real = rankcast::local::basic_doorbell<Atomic, Futex>;
 enum class flaw {
   none,            // the library's, line by line
   says_release,    // says that it sleeps by a store that may wait in a buffer
+  adds_release,    // says so by a read-modify-write that is not sequentially consistent
   looks_first,     // looks for what it awaits before it says that it sleeps
   never_looks,     // does not look at all
   seen_late,       // counts the rings when it has looked, not before it says that it sleeps
@@ -51,7 +52,7 @@ class broken {
     const bool early = Flaw == flaw::looks_first && awaited();
     if (Flaw == flaw::says_release) sleeping_.store(1, release);
     else if (Flaw == flaw::one_sleeper) sleeping_.store(1, seq_cst);
-    else sleeping_.fetch_add(1, seq_cst);
+    else sleeping_.fetch_add(1, Flaw == flaw::adds_release ? release : seq_cst);
     const bool come = Flaw == flaw::looks_first   ? early
                       : Flaw == flaw::never_looks ? false
                                                   : awaited();
@@ -250,6 +251,7 @@ TEST(doorbell, broken_ones_are_found) {
   expect_holds<sleeps_twice<broken<flaw::none>>>();
   expect_holds<two_sleepers<broken<flaw::none>>>();
   expect_found<sleeps_twice<broken<flaw::says_release>>>(lost_wake_up);
+  expect_found<sleeps_twice<broken<flaw::adds_release>>>(lost_wake_up);
   expect_found<sleeps_twice<broken<flaw::looks_first>>>(lost_wake_up);
   expect_found<sleeps_twice<broken<flaw::never_looks>>>(lost_wake_up);
   expect_found<sleeps_twice<broken<flaw::seen_late>>>(lost_wake_up);

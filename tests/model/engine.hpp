@@ -148,7 +148,7 @@ class explorer {
     if (order != std::memory_order_seq_cst) {  // nobody sees it yet: no decision
       thread& me = *running_;
       const bool releases = order == std::memory_order_release;
-      me.buffer.push_back({place, value, releases, releases ? me.say() : clock{}});
+      me.buffer.push_back({place, value, releases, releases ? me.say() : clock{}, false});
       note(step_kind::buffer, place, value);
       return;
     }
@@ -176,7 +176,8 @@ class explorer {
     if (changed) {  // goes on with what was said before it
       clock said = l.said;
       if (releases(order)) join(said, me.say());
-      write(place, *changed, said);
+      if (order == std::memory_order_seq_cst) write(place, *changed, said);
+      else me.buffer.push_back({place, *changed, false, said, true});
     }
     return old;
   }
@@ -292,6 +293,7 @@ class explorer {
     std::uint64_t value;
     bool release;
     clock said;
+    bool exclusive;  // of a read-modify-write: until it is out nobody else writes the place
   };
 
   struct thread {
@@ -426,30 +428,43 @@ class explorer {
     }
     for (auto& t : threads_) {
       for (std::size_t i = 0; i < t->buffer.size(); ++i) {
-        if (can_leave(t->buffer, i)) options_.push_back({step_kind::flush, t.get(), i});
+        if (can_leave(*t, i)) options_.push_back({step_kind::flush, t.get(), i});
       }
       if (early_left_ > 0 && !t->through && t->next == step_kind::asleep && !t->woken) {
         options_.push_back({step_kind::early, t.get()});
       }
     }
   }
-  [[nodiscard]] static bool can_go_on(const thread& t) {
+  [[nodiscard]] bool can_go_on(const thread& t) const {
     if (t.through) return false;
     switch (t.next) {
       case step_kind::load: return true;
       case step_kind::asleep: return t.woken;
       case step_kind::spin: return t.changed;
       case step_kind::rewrite:
+        if (held_by_other(t, t.place)) return false;
         if (t.drained) return t.buffer.empty();
         return std::none_of(t.buffer.begin(), t.buffer.end(),
                             [&](const buffered& b) { return b.place == t.place; });
+      case step_kind::store: return t.buffer.empty() && !held_by_other(t, t.place);
       default: return t.buffer.empty();
     }
   }
-  [[nodiscard]] static bool can_leave(const std::vector<buffered>& buffer, std::size_t i) {
+  [[nodiscard]] bool can_leave(const thread& t, std::size_t i) const {
+    const std::vector<buffered>& buffer = t.buffer;
+    if (held_by_other(t, buffer[i].place)) return false;
     if (buffer[i].release) return i == 0;
     return std::none_of(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(i),
                         [&](const buffered& b) { return b.place == buffer[i].place; });
+  }
+  [[nodiscard]] bool held_by_other(const thread& t, std::size_t place) const {
+    for (const auto& u : threads_) {
+      if (u.get() == &t) continue;
+      for (const buffered& b : u->buffer) {
+        if (b.exclusive && b.place == place) return true;
+      }
+    }
+    return false;
   }
   [[nodiscard]] bool all_through() const {
     return std::all_of(threads_.begin(), threads_.end(), [](auto& t) { return t->through; });
@@ -561,7 +576,8 @@ class explorer {
       h = mix(
           h, std::uint64_t{t->woken} << 1 | std::uint64_t{t->changed} << 2 | t->buffer.size() << 8);
       for (const buffered& b : t->buffer) {
-        h = mix(mix(mix(h, b.place << 1 | std::uint64_t{b.release}), b.value), packed(b.said));
+        h = mix(h, b.place << 2 | std::uint64_t{b.exclusive} << 1 | std::uint64_t{b.release});
+        h = mix(mix(h, b.value), packed(b.said));
       }
     }
     return h;

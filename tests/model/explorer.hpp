@@ -23,12 +23,16 @@
 ///
 /// **Memory.** Stores that are relaxed or release go into a buffer of their thread, which alone
 /// sees them there, and reach memory at any later moment: a release store after all that were
-/// before it, a relaxed one also before others, of other places. Sequentially consistent stores,
-/// and read-modify-writes that release, wait until the buffer is empty. That is TSO, and a bit
-/// more (no store buffer overtakes itself on x86). Loads are not reordered, nor do they see old
-/// values. What a missing acquire or release does to data that are not atomic is found all the
-/// same: `Plain` keeps vector clocks, and two accesses that nothing of the C++ memory model puts in
-/// an order are a failure. It needs no decisions: the orders of the atomics tell.
+/// before it, a relaxed one also before others, of other places. Sequentially consistent stores and
+/// read-modify-writes wait until the buffer is empty, and are seen at once. A read-modify-write
+/// that only releases waits likewise, a weaker one does not; what either writes goes through the
+/// buffer, and until it is out nobody else writes there. That is what x86 does (TSO), and more:
+/// there, relaxed stores do not overtake each other, and every read-modify-write is a fence.
+///
+/// Loads are not reordered, nor do they see old values. What a missing acquire or release does to
+/// data that are not atomic is found all the same: `Plain` keeps vector clocks, and two accesses
+/// that nothing of the C++ memory model puts in an order are a failure. That needs no decisions:
+/// the order of the atomics tells.
 ///
 /// **Sleep.** `Futex` is that of the kernel, without its time limits: who is not woken sleeps for
 /// ever. When no thread can go on and not all are through, that is a lost wake-up: a failure.

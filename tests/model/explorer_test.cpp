@@ -66,6 +66,25 @@ struct buffering_with_rewrite {
   void after() { require(saw[0] + saw[1] > 0, "neither saw the other"); }
 };
 
+// Each takes its own flag, and looks at the other's.
+template <std::memory_order Rewrite>
+struct rewrite_and_look {
+  static constexpr int threads = 2;
+  Atomic<int> flag[2];
+  int saw[2]{};
+  void thread(int t) {
+    flag[t].exchange(1, Rewrite);
+    saw[t] = flag[1 - t].load(seq_cst);
+  }
+  void after() { require(saw[0] + saw[1] > 0, "neither saw the other"); }
+};
+
+TEST(explorer, lets_a_load_overtake_a_rewrite_that_is_not_sequentially_consistent) {
+  expect_holds<rewrite_and_look<seq_cst>>();
+  expect_found<rewrite_and_look<std::memory_order_acq_rel>>("neither saw the other");
+  expect_found<rewrite_and_look<relaxed>>("neither saw the other");
+}
+
 TEST(explorer, lets_no_store_wait_across_a_rewrite_that_releases) {
   expect_holds<buffering_with_rewrite<seq_cst>>();
   expect_found<buffering_with_rewrite<relaxed>>("neither saw the other");

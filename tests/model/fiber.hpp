@@ -87,7 +87,7 @@ class fiber {
   }
 
   ucontext_t context_{};
-  fiber* home_ = nullptr;
+  [[maybe_unused]] fiber* home_ = nullptr;
   void (*body_)(void*) = nullptr;
   void* what_ = nullptr;
   std::unique_ptr<std::byte[]> memory_;

@@ -143,7 +143,6 @@ TEST(window, nobody_sleeps_for_ever) {
   expect_holds<window<2, 1, 3, flaw::none, 0b11>>({.early_returns = 1});
   expect_holds<window<3, 2, 3, flaw::none, 0b001>>();
   expect_holds<window<3, 1, 1, flaw::none, 0b110>>();
-  expect_holds<window<3, 1, 2, flaw::none, 0b011>>();
 }
 
 TEST(window, broken_ones_are_found) {
