@@ -178,7 +178,7 @@ struct staged : ranks<Size, Sleepers> {
 TEST(stage_ring, keeps_an_entry_until_its_readers_are_through) {
   expect_holds<staged<flaw::none>>();
   expect_holds<staged<flaw::none, 2, 0b11>>();
-  expect_holds<staged<flaw::none, 3, 0b001>>();
+  expect_holds<staged<flaw::none, 3, 0b001, 3>>();
 }
 
 TEST(stage_ring, broken_ones_are_found) {

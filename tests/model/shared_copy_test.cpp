@@ -7,6 +7,10 @@
 // template on its atomics: what runs here is a mirror of it.
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
 #include "model/expect.hpp"
 #include "rankcast/transports/local/claims.hpp"
 #include "rankcast/transports/local/mark.hpp"
@@ -100,7 +104,7 @@ struct claims_with {
   }
 };
 
-/// Who ends the group.
+// Who ends the group.
 enum class ends : std::uint8_t {
   nobody,
   one_more,     // a further rank, at any moment
