@@ -63,13 +63,23 @@ struct job_header {
 
 class job final : private wakeups, public std::enable_shared_from_this<job> {
  public:
+  /// Beyond this no host has the memory, and sizes no room in their numbers.
+  static constexpr int most_ranks = 1 << 16;
+
   /// Lays out a new file for `ranks` processes. Throws transport_error without memory.
   [[nodiscard]] static shared_file lay_out(int ranks, settings sizes) {
+    if (ranks > most_ranks) {
+      throw transport_error("shared memory: " + std::to_string(ranks) + " ranks of one host are " +
+                                "too many, " + std::to_string(most_ranks) + " are possible",
+                            E2BIG);
+    }
     sizes = sound(sizes, ranks);
     shared_file file = shared_file::make();
     const std::size_t control = control_bytes(ranks);
     const std::size_t pipe_part = board::page_up(pipes::bytes_needed(ranks, sizes.pipe_bytes));
     const std::size_t world = board::bytes_needed(ranks, sizes, true);
+    const std::size_t fixed = board(nullptr, ranks, sizes).fixed_bytes();
+    file.require(0, control + pipe_part + fixed);
     file.reserve(0, control);
     const mapping memory = file.map(0, control);
     auto& h = *reinterpret_cast<job_header*>(memory.address());
@@ -82,7 +92,7 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     h.end.store(h.world_offset + world);
     h.magic = job_header::right_magic;
     if (pipe_part != 0) file.reserve(h.pipes_offset, pipe_part);
-    file.reserve(h.world_offset, board(nullptr, ranks, sizes).fixed_bytes());
+    file.reserve(h.world_offset, fixed);
     return file;
   }
 
