@@ -112,9 +112,15 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     }
     link_ = std::make_unique<pipes>(pipe_memory_.address(), rank, ranks, sizes().pipe_bytes,
                                     static_cast<wakeups&>(*this));
-    process_line& mine = line(rank);
-    mine.space.store(own_space());
-    mine.process.store(getpid());
+    expect(rank, getpid());
+  }
+
+  /// The process of a rank is known, perhaps before it has taken its place: should it end, the
+  /// others need not wait for it.
+  void expect(int r, pid_t process) noexcept {
+    process_line& l = line(r);
+    l.space.store(own_space());
+    l.process.store(process);
   }
 
   /// What was sent and has not left: a moment for it.
