@@ -145,8 +145,9 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
                                             static_cast<std::size_t>(r) * sizeof(process_line));
   }
 
-  /// True when the process of a rank has ended, and this can be seen from here.
+  /// True when the process of a rank has ended, and this can be seen from here. Any thread may ask.
   [[nodiscard]] bool dead(int r) noexcept {
+    const std::lock_guard lock(watched_mutex_);
     watched& w = watched_[static_cast<std::size_t>(r)];
     if (r == rank_ || w.dead) return w.dead;
     if (!w.handle.valid() && !w.hidden) {
@@ -176,6 +177,8 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   void keep(descriptor d) noexcept { kept_ = std::move(d); }
   /// Held while this process founds a group, which several of its threads may do.
   [[nodiscard]] std::mutex& births() noexcept { return births_mutex_; }
+  /// The job's ranks for whom this process has founded its groups, by place; with the lock above.
+  [[nodiscard]] std::vector<int>& born_for(std::size_t place) noexcept { return born_for_[place]; }
 
   [[nodiscard]] static std::uint64_t layout_hash() noexcept {
     return board::layout_hash() ^ (sizeof(process_line) * 0x9e3779b97f4a7c15u);
@@ -223,9 +226,11 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   int rank_;
   mapping control_;
   mapping pipe_memory_;
+  std::mutex watched_mutex_;
   std::vector<watched> watched_;
   std::unique_ptr<pipes> link_;
   std::mutex births_mutex_;
+  std::vector<int> born_for_[process_line::most_births];
   descriptor kept_;
 };
 
@@ -275,7 +280,7 @@ class job_premises final : public premises {
     for (const int r : ranks) members.push_back(of(r));
     const int first = ranks.front();
     const int n = static_cast<int>(members.size());
-    const std::size_t offset = rank == 0 ? give_birth(key, n, parent, parent_rank)
+    const std::size_t offset = rank == 0 ? give_birth(key, members, parent, parent_rank)
                                          : find_birth(key, first, parent, parent_rank);
     return std::make_shared<group>(std::make_unique<job_premises>(job_, members, offset), n, name,
                                    parent.sizes, parent.spin_limit);
@@ -284,9 +289,18 @@ class job_premises final : public premises {
  private:
   [[nodiscard]] int of(int r) const noexcept { return ranks_[static_cast<std::size_t>(r)]; }
 
-  // Waits as long as the parent group can go on. `over` is asked again and again.
+  // Groups of different parents may come with the same key.
+  [[nodiscard]] std::uint64_t own(std::uint64_t key) const noexcept {
+    const std::uint64_t parts[] = {offset_, key};
+    return frames::frames_transport::mix(parts);
+  }
+
+  // Waits as long as the parent group can go on, within the library's limit. `over` is asked again
+  // and again.
   template <class Over>
   static void wait_until(group& parent, int parent_rank, int peer, Over&& over) {
+    const auto begin = steady_clock::now();
+    const auto until = deadline::after(library_timeout(), begin);
     for (int attempt = 0; !over(); ++attempt) {
       if (revoked(parent)) std::rethrow_exception(later_error(parent));
       if (peer >= 0 && parent.gone(peer)) {
@@ -294,21 +308,46 @@ class job_premises final : public premises {
             parent.name + ": rank " + std::to_string(peer) + " left before it had made a new group",
             peer);
       }
+      if (attempt >= 50 && until.expired()) {
+        const auto waited = steady_clock::now() - begin;
+        throw timeout_error(
+            parent.name + ": timed out after " + seconds_text(waited) +
+                (peer >= 0 ? "; rank " + std::to_string(peer) + " has not made a new group"
+                           : std::string("; other ranks have not found groups made before")),
+            peer >= 0 ? std::vector<int>{peer} : std::vector<int>{}, waited);
+      }
       if (attempt < 50) sched_yield();
       else parent.bell(parent_rank).sleep(std::chrono::milliseconds(5), true, over);
     }
   }
 
-  [[nodiscard]] std::size_t give_birth(std::uint64_t key, int ranks, group& parent,
-                                       int parent_rank) {
+  // A place whose group all have found; or one that a dead process will never find.
+  [[nodiscard]] bool free_place(process_line& mine, std::size_t& place) {
+    for (const bool by_death : {false, true}) {
+      for (place = 0; place < process_line::most_births; ++place) {
+        const std::vector<int>& members = job_->born_for(place);
+        if (by_death
+                ? std::any_of(members.begin(), members.end(), [&](int r) { return job_->dead(r); })
+                : mine.births[place].awaited.load() == 0) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  [[nodiscard]] std::size_t give_birth(std::uint64_t key, const std::vector<int>& members,
+                                       group& parent, int parent_rank) {
+    const int ranks = static_cast<int>(members.size());
     process_line& mine = job_->line(job_->rank());
     const std::lock_guard lock(job_->births());
-    const std::uint64_t number = mine.born.load();
-    process_line::birth& b = mine.births[number % process_line::most_births];
-    wait_until(parent, parent_rank, -1, [&] { return b.awaited.load() == 0; });
-    mine.born.store(number + 1);
+    std::size_t free = 0;
+    wait_until(parent, parent_rank, -1, [&] { return free_place(mine, free); });
+    process_line::birth& b = mine.births[free];
+    job_->born_for(free) = members;
+    const std::uint64_t number = mine.born.fetch_add(1);
     b.number.store(0);
-    b.key.store(key);
+    b.key.store(own(key));
     std::exception_ptr why;
     std::size_t offset = 0;
     try {
@@ -334,7 +373,7 @@ class job_premises final : public premises {
     wait_until(parent, parent_rank, first, [&] {
       for (auto& b : job_->line(of(first)).births) {
         const std::uint64_t number = b.number.load();
-        if (number == 0 || b.key.load() != key || b.awaited.load() == 0) continue;
+        if (number == 0 || b.key.load() != own(key) || b.awaited.load() == 0) continue;
         offset = static_cast<std::size_t>(b.offset.load());
         const std::string text = offset == 0 ? get_text(b.text) : std::string();
         if (b.number.load() != number) continue;  // overwritten meanwhile
