@@ -136,10 +136,10 @@ class local_transport final : public transport, private waiter {
       limit = std::clamp<std::chrono::nanoseconds>(first - steady_clock::now(),
                                                    std::chrono::nanoseconds(0), limit);
     }
-    if (group_->across_processes) limit = std::min<std::chrono::nanoseconds>(limit, watch);
     if (group_->across_processes) {
       limit = std::min<std::chrono::nanoseconds>(limit, watch);
       post_polls_ = 63;
+      if (post_ != nullptr) post_->look_at_clock();
     }
     group_->bell(rank_).sleep(limit, group_->across_processes, [&] { return progress(); });
   }
