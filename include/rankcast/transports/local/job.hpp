@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -173,6 +174,13 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
 
   [[nodiscard]] std::shared_ptr<frames::link> link() { return {shared_from_this(), link_.get()}; }
 
+  /// True when a process, by the number it has here, would call itself by the same one.
+  [[nodiscard]] static bool lives_in_own_space(pid_t process) noexcept {
+    char link[48];
+    std::snprintf(link, sizeof link, "/proc/%d/ns/pid", static_cast<int>(process));
+    return own_space() != 0 && space_of(link) == own_space();
+  }
+
   /// Holds something as long as the job lives.
   void keep(descriptor d) noexcept { kept_ = std::move(d); }
   /// Held while this process founds a group, which several of its threads may do.
@@ -198,11 +206,12 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     return board::page_up(lines_at + static_cast<std::size_t>(ranks) * sizeof(process_line));
   }
 
-  // The space of process numbers that this process lives in; other containers have their own.
-  [[nodiscard]] static std::uint64_t own_space() noexcept {
+  // The space of process numbers that a process lives in; other containers have their own.
+  [[nodiscard]] static std::uint64_t space_of(const char* link) noexcept {
     struct stat s {};
-    return ::stat("/proc/self/ns/pid", &s) == 0 ? static_cast<std::uint64_t>(s.st_ino) : 0;
+    return ::stat(link, &s) == 0 ? static_cast<std::uint64_t>(s.st_ino) : 0;
   }
+  [[nodiscard]] static std::uint64_t own_space() noexcept { return space_of("/proc/self/ns/pid"); }
 
   [[nodiscard]] bool anybody_dead() noexcept {
     for (int r = 0; r < size(); ++r) {

@@ -35,6 +35,7 @@ class descriptor {
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
+  void swap(descriptor& other) noexcept { std::swap(fd_, other.fd_); }
 
  private:
   int fd_ = -1;
