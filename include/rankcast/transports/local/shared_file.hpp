@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,7 +82,19 @@ class shared_file {
   [[nodiscard]] static shared_file make() {
     descriptor fd(memfd_create("rankcast", MFD_CLOEXEC));
     if (!fd.valid()) throw_system_error("cannot make shared memory (memfd_create)", errno);
-    // Room for all groups to come; pages exist when they are reserved.
+    // It has no name, but a link in /proc that must not open it for others.
+    if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) {
+      throw_system_error("cannot make shared memory private", errno);
+    }
+    // Room for all groups to come; pages exist when they are reserved. Beyond the limit on files
+    // the system would end this process.
+    rlimit files{};
+    if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < most_bytes) {
+      throw_system_error("shared memory needs room for a file of " + std::to_string(most_bytes) +
+                             " bytes, this process may have " + std::to_string(files.rlim_cur) +
+                             "; raise its limit (ulimit -f)",
+                         EFBIG);
+    }
     if (ftruncate(fd.get(), static_cast<off_t>(most_bytes)) != 0) {
       throw_system_error("cannot make shared memory of " + std::to_string(most_bytes) + " bytes",
                          errno);
