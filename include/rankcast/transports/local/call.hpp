@@ -80,6 +80,7 @@ class call final : public flight {
   }
 
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  [[nodiscard]] std::string text() const { return call_text(group_.name, *op_, sequence_); }
   [[nodiscard]] const deadline& until() const noexcept { return op_->until; }
   void start_clock() noexcept { op_->start_clock(); }
   [[nodiscard]] bool released() const noexcept { return phase_ >= phase::drain; }
@@ -422,7 +423,6 @@ class call final : public flight {
     done = true;
   }
 
-  [[nodiscard]] std::string text() const { return call_text(group_.name, *op_, sequence_); }
   [[nodiscard]] std::string failure_text() const {
     try {
       std::rethrow_exception(failure);
