@@ -182,6 +182,20 @@ class child {
   return entries_of("/proc/self/fd").size();
 }
 
+/// True when this process has a file of a kind open or mapped: "/dev/shm/", "memfd:rankcast".
+[[nodiscard]] inline bool has_file(const std::string& kind) {
+  for (const auto& name : entries_of("/proc/self/fd")) {
+    std::error_code failed;
+    const auto target = std::filesystem::read_symlink("/proc/self/fd/" + name, failed).string();
+    if (target.find(kind) != std::string::npos) return true;
+  }
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(kind) != std::string::npos) return true;
+  }
+  return false;
+}
+
 /// A line of /proc/self/status, /proc/meminfo or the like, in bytes.
 [[nodiscard]] inline long long kilobytes_line(const std::string& file, const std::string& key) {
   std::ifstream in(file);
