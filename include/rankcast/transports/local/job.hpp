@@ -305,12 +305,14 @@ class job_premises final : public premises {
   }
 
   // Waits as long as the parent group can go on, within the library's limit. `over` is asked again
-  // and again.
+  // and again until it says yes, which it may do only once: a group found is taken.
   template <class Over>
   static void wait_until(group& parent, int parent_rank, int peer, Over&& over) {
     const auto begin = steady_clock::now();
     const auto until = deadline::after(library_timeout(), begin);
-    for (int attempt = 0; !over(); ++attempt) {
+    bool done = false;
+    const auto look = [&] { return done = done || over(); };
+    for (int attempt = 0; !look(); ++attempt) {
       if (revoked(parent)) std::rethrow_exception(later_error(parent));
       if (peer >= 0 && parent.gone(peer)) {
         throw peer_lost_error(
@@ -326,7 +328,7 @@ class job_premises final : public premises {
             peer >= 0 ? std::vector<int>{peer} : std::vector<int>{}, waited);
       }
       if (attempt < 50) sched_yield();
-      else parent.bell(parent_rank).sleep(std::chrono::milliseconds(5), true, over);
+      else parent.bell(parent_rank).sleep(std::chrono::milliseconds(5), true, look);
     }
   }
 
