@@ -60,6 +60,20 @@ TEST_F(process_groups, many_duplicates_one_after_the_other) {
   });
 }
 
+// No member takes a group twice, so that another one misses it, whenever it looks.
+TEST_F(process_groups, thousands_with_changing_first_ranks) {
+  run(3,
+      [](communicator& world) {
+        for (int i = 0; i < 3'000; ++i) {
+          const auto group = i % 2 == 0 ? world.duplicate() : world.split(0, -world.rank());
+          std::vector<int> data(i % 5 == 0 ? 50'000 : 100, i);
+          rankcast::broadcast(group, data, {.root = 1});
+          REQUIRE_HERE(data.back() == i);
+        }
+      },
+      {.default_timeout = 20s});
+}
+
 TEST_F(process_groups, of_several_colours_at_once) {
   run(4, [](communicator& world) {
     const int me = world.rank();
