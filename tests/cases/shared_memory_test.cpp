@@ -213,8 +213,9 @@ TEST_F(cases, C65_a_killed_job_leaves_nothing_and_its_name) {
     std::this_thread::sleep_for(40ms);
     for (int k = 0; k < 3; ++k) ranks[static_cast<std::size_t>((i + k) % 3)].kill();
     for (auto& r : ranks) {
-      const ending e = r.wait();
-      EXPECT_EQ(e.kind, "killed") << e.text;
+      const ending e = r.wait();  // one may have seen the other's end before its own
+      EXPECT_TRUE(e.kind == "killed" || e.kind == "peer_lost_error" || e.kind == "revoked_error")
+          << e.kind << ": " << e.text;
     }
   }
   std::vector<child> last;
