@@ -364,7 +364,8 @@ class guest_list {
 /// Errors   usage_error (rank, size, name); timeout_error when not all come within the default
 ///          limit, naming those who did not; transport_error when a job of this name is running,
 ///          when rank 0 turns this process away (another size, another build, a rank that is there
-///          already), or without memory, with bytes needed and available.
+///          already), when another user has the name, or on all ranks without memory, with bytes
+///          needed and available; peer_lost_error when rank 0 ends meanwhile.
 /// Cost     a connection to rank 0; shared memory as `fork_ranks`, which has no name that other
 ///          programs could open.
 [[nodiscard]] inline communicator join(std::string_view name, int rank, int size,
