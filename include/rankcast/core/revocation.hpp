@@ -19,13 +19,14 @@ namespace rankcast::inline v0 {
 
 /// The cause of a revocation, as the rank saw it that revoked the group.
 struct revocation {
-  enum class kind : std::uint8_t { timeout, mismatch, peer_lost, failure };
+  enum class kind : std::uint8_t { timeout, mismatch, peer_lost, failure, system };
 
   kind why = kind::failure;
   std::string text;
   std::uint64_t sequence = 0;
   std::vector<int> ranks;  // missing, odd or lost
   std::string argument;    // of a mismatch
+  int code = 0;            // of the system, as errno
   std::chrono::nanoseconds waited{0};
 };
 
@@ -120,6 +121,8 @@ struct last_call {
         return std::make_exception_ptr(mismatch_error(cause.text, cause.argument, cause.ranks));
       case revocation::kind::peer_lost:
         return std::make_exception_ptr(peer_lost_error(cause.text, cause.ranks.front()));
+      case revocation::kind::system:
+        return std::make_exception_ptr(transport_error(cause.text, cause.code));
       case revocation::kind::failure: break;
     }
   }

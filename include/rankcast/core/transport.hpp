@@ -84,6 +84,8 @@ class RANKCAST_API transport {
   virtual void end(const revocation&, int /*by*/) noexcept {}
   /// Likewise: a rank has gone without a word.
   virtual void lose(int /*rank*/) noexcept {}
+  /// The other transport has slept: the next `progress` looks at the clock.
+  virtual void look_at_clock() noexcept {}
 
   /// Gives up an operation in flight whose caller does not wait for it any more: revokes the group,
   /// or withdraws a send or receive. When it returns nobody touches the caller's buffers; that

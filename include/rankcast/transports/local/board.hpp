@@ -108,6 +108,7 @@ struct shared_cause {
   std::uint32_t ranks;
   std::uint64_t sequence;
   std::int64_t waited;
+  std::int32_t code;
   char argument[32];
   char text[3 * 1024];
 };

@@ -80,6 +80,7 @@ class call final : public flight {
   }
 
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  [[nodiscard]] std::string text() const { return call_text(group_.name, *op_, sequence_); }
   [[nodiscard]] const deadline& until() const noexcept { return op_->until; }
   void start_clock() noexcept { op_->start_clock(); }
   [[nodiscard]] bool released() const noexcept { return phase_ >= phase::drain; }
@@ -255,6 +256,7 @@ class call final : public flight {
 
   // Elements [first, first + count) of a buffer, one after the other.
   void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count) const {
+    if (count == 0) return;  // there may be no address
     const std::size_t size = size_of(op_->type);
     if (from.elements_layout.is_contiguous()) {
       std::memcpy(to, from.address + static_cast<std::size_t>(first) * size,
@@ -459,7 +461,6 @@ class call final : public flight {
     done = true;
   }
 
-  [[nodiscard]] std::string text() const { return call_text(group_.name, *op_, sequence_); }
   [[nodiscard]] std::string failure_text() const {
     try {
       std::rethrow_exception(failure);

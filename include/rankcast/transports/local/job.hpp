@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -65,13 +66,22 @@ struct job_header {
 
 class job final : private wakeups, public std::enable_shared_from_this<job> {
  public:
+  /// Beyond this no host has the memory, and sizes no room in their numbers.
+  static constexpr int most_ranks = 1 << 16;
+
   /// Lays out a new file for `ranks` processes. Throws transport_error without memory.
   [[nodiscard]] static shared_file lay_out(int ranks, settings sizes) {
+    if (ranks > most_ranks) {
+      throw transport_error("shared memory: " + std::to_string(ranks) + " ranks of one host are " +
+                                "too many, " + std::to_string(most_ranks) + " are possible",
+                            E2BIG);
+    }
     sizes = sound(sizes, ranks);
     shared_file file = shared_file::make();
     const std::size_t control = control_bytes(ranks);
     const std::size_t pipe_part = board::page_up(pipes::bytes_needed(ranks, sizes.pipe_bytes));
     const std::size_t world = board::bytes_needed(ranks, sizes, true);
+    file.require(0, control + pipe_part + board(nullptr, ranks, sizes).fixed_bytes());
     file.reserve(0, control);
     const mapping memory = file.map(0, control);
     auto& h = *reinterpret_cast<job_header*>(memory.address());
@@ -105,9 +115,15 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     }
     link_ = std::make_unique<pipes>(pipe_memory_.address(), rank, ranks, sizes().pipe_bytes,
                                     static_cast<wakeups&>(*this));
-    process_line& mine = line(rank);
-    mine.space.store(own_space());
-    mine.process.store(getpid());
+    expect(rank, getpid());
+  }
+
+  /// The process of a rank is known, perhaps before it has taken its place: should it end, the
+  /// others need not wait for it.
+  void expect(int r, pid_t process) noexcept {
+    process_line& l = line(r);
+    l.space.store(own_space());
+    l.process.store(process);
   }
 
   /// What was sent and has not left: a moment for it.
@@ -133,8 +149,9 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
                                             static_cast<std::size_t>(r) * sizeof(process_line));
   }
 
-  /// True when the process of a rank has ended, and this can be seen from here.
+  /// True when the process of a rank has ended, and this can be seen from here. Any thread may ask.
   [[nodiscard]] bool dead(int r) noexcept {
+    const std::lock_guard lock(watched_mutex_);
     watched& w = watched_[static_cast<std::size_t>(r)];
     if (r == rank_ || w.dead) return w.dead;
     if (!w.handle.valid() && !w.hidden) {
@@ -171,6 +188,13 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   /// Holds something as long as the job lives.
   void keep(descriptor d) noexcept { kept_ = std::move(d); }
 
+  /// True when a process, by the number it has here, would call itself by the same one.
+  [[nodiscard]] static bool lives_in_own_space(pid_t process) noexcept {
+    char link[48];
+    std::snprintf(link, sizeof link, "/proc/%d/ns/pid", static_cast<int>(process));
+    return own_space() != 0 && space_of(link) == own_space();
+  }
+
   [[nodiscard]] static std::uint64_t layout_hash() noexcept {
     return board::layout_hash() ^ (sizeof(process_line) * 0x9e3779b97f4a7c15u);
   }
@@ -189,11 +213,12 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     return board::page_up(lines_at + static_cast<std::size_t>(ranks) * sizeof(process_line));
   }
 
-  // The space of process numbers that this process lives in; other containers have their own.
-  [[nodiscard]] static std::uint64_t own_space() noexcept {
+  // The space of process numbers that a process lives in; other containers have their own.
+  [[nodiscard]] static std::uint64_t space_of(const char* link) noexcept {
     struct stat s {};
-    return ::stat("/proc/self/ns/pid", &s) == 0 ? static_cast<std::uint64_t>(s.st_ino) : 0;
+    return ::stat(link, &s) == 0 ? static_cast<std::uint64_t>(s.st_ino) : 0;
   }
+  [[nodiscard]] static std::uint64_t own_space() noexcept { return space_of("/proc/self/ns/pid"); }
 
   [[nodiscard]] bool anybody_dead() noexcept {
     for (int r = 0; r < size(); ++r) {
@@ -202,17 +227,42 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     return false;
   }
 
+  // Waits within the library's limit. `over` is asked again and again until it says yes, which it
+  // may do only once: a group found is taken.
   template <class Over, class MayWait>
-  void wait_until(Over&& over, MayWait&& may_wait) {
-    for (int attempt = 0; !over(); ++attempt) {
+  void wait_until(const char* what, Over&& over, MayWait&& may_wait) {
+    const auto begin = steady_clock::now();
+    const auto until = deadline::after(library_timeout(), begin);
+    bool done = false;
+    const auto look = [&] { return done = done || over(); };
+    for (int attempt = 0; !look(); ++attempt) {
       may_wait();
+      if (attempt >= 50 && until.expired()) {
+        const auto waited = steady_clock::now() - begin;
+        throw timeout_error(
+            "a new group of processes: timed out after " + seconds_text(waited) + "; " + what, {},
+            waited);
+      }
       if (attempt < 50) sched_yield();
-      else line(rank_).bell.sleep(std::chrono::milliseconds(5), true, over);
+      else line(rank_).bell.sleep(std::chrono::milliseconds(5), true, look);
     }
   }
+  // A place whose group all have found; or one that a dead process will never find.
+  [[nodiscard]] bool free_place(std::size_t& place) {
+    for (const bool by_death : {false, true}) {
+      for (place = 0; place < process_line::most_births; ++place) {
+        const std::vector<int>& members = born_for_[place];
+        if (by_death ? std::any_of(members.begin(), members.end(), [&](int r) { return dead(r); })
+                     : line(rank_).births[place].awaited.load() == 0) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
   template <class MayWait>
-  [[nodiscard]] std::size_t give_birth(std::uint64_t key, int ranks, const settings& sizes,
-                                       MayWait&& may_wait);
+  [[nodiscard]] std::size_t give_birth(std::uint64_t key, const std::vector<int>& members,
+                                       const settings& sizes, MayWait&& may_wait);
   template <class MayWait>
   [[nodiscard]] std::size_t find_birth(std::uint64_t key, int first, MayWait&& may_wait);
 
@@ -233,7 +283,9 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   mapping pipe_memory_;
   std::vector<watched> watched_;
   std::unique_ptr<pipes> link_;
-  std::mutex births_mutex_;
+  std::mutex watched_mutex_;
+  std::mutex births_mutex_;                               // one thread founds at a time
+  std::vector<int> born_for_[process_line::most_births];  // by whom each of them is to be found
   descriptor kept_;
 };
 
@@ -283,7 +335,10 @@ class job_premises final : public premises {
     std::vector<int> members;
     for (const int r : ranks) members.push_back(of(r));
     const int first = ranks.front();
-    return job_->found(key, members, rank, parent.sizes, name, [&] {
+    // Groups of different parents may come with the same key.
+    const std::uint64_t parts[] = {offset_, key};
+    const std::uint64_t own = frames::frames_transport::mix(parts);
+    return job_->found(own, members, rank, parent.sizes, name, [&] {
       if (revoked(parent)) std::rethrow_exception(later_error(parent));
       if (rank != 0 && parent.gone(first)) {
         throw peer_lost_error(parent.name + ": rank " + std::to_string(first) +
@@ -322,8 +377,8 @@ std::shared_ptr<group> job::found(std::uint64_t key, const std::vector<int>& mem
                                   const settings& sizes, const std::string& name,
                                   MayWait&& may_wait) {
   const int n = static_cast<int>(members.size());
-  const std::size_t offset =
-      rank == 0 ? give_birth(key, n, sizes, may_wait) : find_birth(key, members.front(), may_wait);
+  const std::size_t offset = rank == 0 ? give_birth(key, members, sizes, may_wait)
+                                       : find_birth(key, members.front(), may_wait);
   auto g = std::make_shared<group>(
       std::make_unique<job_premises>(shared_from_this(), members, offset, sizes), n, name, sizes,
       header().spins);
@@ -331,22 +386,24 @@ std::shared_ptr<group> job::found(std::uint64_t key, const std::vector<int>& mem
 }
 
 template <class MayWait>
-std::size_t job::give_birth(std::uint64_t key, int ranks, const settings& sizes,
-                            MayWait&& may_wait) {
-  process_line& mine = line(rank_);
+std::size_t job::give_birth(std::uint64_t key, const std::vector<int>& members,
+                            const settings& sizes, MayWait&& may_wait) {
+  const int ranks = static_cast<int>(members.size());
   const std::lock_guard lock(births_mutex_);
-  const std::uint64_t number = mine.born.load();
-  process_line::birth& b = mine.births[number % process_line::most_births];
-  wait_until([&] { return b.awaited.load() == 0; }, may_wait);
-  mine.born.store(number + 1);
+  std::size_t place = 0;
+  wait_until(
+      "other ranks have not found groups made before", [&] { return free_place(place); }, may_wait);
+  process_line::birth& b = line(rank_).births[place];
+  born_for_[place] = members;
+  const std::uint64_t number = line(rank_).born.fetch_add(1);
   b.number.store(0);
   b.key.store(key);
   std::exception_ptr why;
   std::size_t offset = 0;
   try {
-    const std::size_t place = header().end.fetch_add(board::bytes_needed(ranks, sizes, true));
-    file_.reserve(place, board(nullptr, ranks, sizes).fixed_bytes());
-    offset = place;
+    const std::size_t begin = header().end.fetch_add(board::bytes_needed(ranks, sizes, true));
+    file_.reserve(begin, board(nullptr, ranks, sizes).fixed_bytes());
+    offset = begin;
   } catch (const transport_error& e) {
     put_text(b.text, e.what());
     why = std::current_exception();
@@ -375,7 +432,7 @@ std::size_t job::find_birth(std::uint64_t key, int first, MayWait&& may_wait) {
     }
     return false;
   };
-  wait_until(found_it, [&] {
+  wait_until("its first rank has not made it", found_it, [&] {
     may_wait();
     if (dead(first)) {
       throw peer_lost_error("the process that was to make a new group has ended (process " +

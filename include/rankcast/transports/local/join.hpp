@@ -45,6 +45,13 @@ struct welcome {
   char text[1020] = {};
 };
 
+/// True when the other end of a connection, or who waits for it, is of this user.
+[[nodiscard]] inline bool same_user(const descriptor& s) {
+  ucred peer{};
+  socklen_t n = sizeof peer;
+  return getsockopt(s.get(), SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.uid == getuid();
+}
+
 /// Abstract sockets: names that live in the kernel as long as somebody holds them, apart for each
 /// user. Two for a job: one that rank 0 holds while the job lives, one where the others meet it.
 class meeting_place {
@@ -84,7 +91,10 @@ class meeting_place {
   /// A connection to rank 0; none as long as it is not there.
   [[nodiscard]] std::optional<descriptor> try_connect() const {
     descriptor s = open(SOCK_STREAM);
-    if (connect_to(s, "/meet")) return s;
+    if (connect_to(s, "/meet")) {
+      if (same_user(s)) return s;
+      throw transport_error(who_ + ": another user has taken the name of the job", EPERM);
+    }
     if (errno == ECONNREFUSED || errno == EAGAIN || errno == ENOENT) return std::nullopt;
     throw_system_error(who_ + ": cannot reach rank 0", errno);
   }
@@ -115,12 +125,6 @@ class meeting_place {
   std::string who_;
   std::string stem_;
 };
-
-[[nodiscard]] inline bool same_user(const descriptor& s) {
-  ucred peer{};
-  socklen_t n = sizeof peer;
-  return getsockopt(s.get(), SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.uid == getuid();
-}
 
 /// Waits until something can be read. False at the deadline.
 [[nodiscard]] inline bool readable(const descriptor& s, const deadline& until) {
@@ -182,64 +186,136 @@ inline void refuse(const descriptor& s, const std::string& why) noexcept {
   return true;
 }
 
+/// What a guest says, within a moment. False when it says too little.
+[[nodiscard]] inline bool hear_hello(const descriptor& guest, hello& h, const deadline& until) {
+  const auto moment = std::min(deadline::after(std::chrono::seconds(1)).at(), until.at());
+  std::size_t n = 0;
+  while (n < sizeof h) {
+    const auto left = std::max(moment - steady_clock::now(), steady_clock::duration::zero());
+    if (!readable(guest, deadline::after(left))) return false;
+    const ssize_t got = recv(guest.get(), reinterpret_cast<char*>(&h) + n, sizeof h - n, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    n += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+/// True when the other end of a connection has gone.
+[[nodiscard]] inline bool hung_up(const descriptor& s) noexcept {
+  pollfd p{s.get(), POLLRDHUP, 0};
+  return poll(&p, 1, 0) == 1;
+}
+
+/// Those who have come to rank 0.
+class guest_list {
+ public:
+  guest_list(const meeting_place& place, int size)
+      : place_(place), size_(size), come_(static_cast<std::size_t>(size)) {}
+
+  /// A process is at the door: it gets its place, or is told why not.
+  void receive(descriptor guest, const deadline& until) {
+    hello h;
+    if (!same_user(guest) || !hear_hello(guest, h, until)) return;
+    const std::string wrong = refusal(h);
+    if (wrong.empty()) {
+      come_[static_cast<std::size_t>(h.rank)] = std::move(guest);
+      return;
+    }
+    const std::string who = "a process that came as rank " + std::to_string(h.rank);
+    notes_ += "; " + who + " was turned away: " + wrong;
+    refuse(guest, place_.who() + " turned " + who + " away: " + wrong);
+  }
+
+  /// Who is missing; the places of those who have died meanwhile are free again.
+  [[nodiscard]] std::vector<int> absent() {
+    std::vector<int> ranks;
+    for (int r = 1; r < size_; ++r) {
+      descriptor& d = come_[static_cast<std::size_t>(r)];
+      if (d.valid() && hung_up(d)) descriptor().swap(d);
+      if (!d.valid()) ranks.push_back(r);
+    }
+    return ranks;
+  }
+  [[nodiscard]] const std::string& notes() const noexcept { return notes_; }
+
+  void refuse_all(const std::string& why) const noexcept {
+    for (const descriptor& d : come_) {
+      if (d.valid()) refuse(d, why);
+    }
+  }
+  /// Hands the memory to all, who are known as processes of the job from now on.
+  void welcome_all(job& j) const noexcept {
+    for (int r = 1; r < size_; ++r) {
+      const descriptor& d = come_[static_cast<std::size_t>(r)];
+      ucred peer{};
+      socklen_t n = sizeof peer;
+      if (getsockopt(d.get(), SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 &&
+          job::lives_in_own_space(peer.pid)) {
+        j.expect(r, peer.pid);
+      }
+    }
+    for (const descriptor& d : come_) {
+      if (d.valid()) answer(d, {}, j.file().get());
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string refusal(const hello& h) const {
+    if (h.magic != hello::right_magic || h.layout_hash != job::layout_hash()) {
+      return "it runs another build of rankcast";
+    }
+    if (h.size != size_) {
+      return "it wants a job of " + std::to_string(h.size) + " ranks, rank 0 one of " +
+             std::to_string(size_);
+    }
+    if (h.rank < 1 || h.rank >= size_) {
+      return "there is no rank " + std::to_string(h.rank) + " in a job of " +
+             std::to_string(size_) + " but rank 0";
+    }
+    const descriptor& d = come_[static_cast<std::size_t>(h.rank)];
+    if (d.valid() && !hung_up(d)) return "rank " + std::to_string(h.rank) + " is there already";
+    return {};
+  }
+
+  const meeting_place& place_;
+  int size_;
+  std::vector<descriptor> come_;  // by rank
+  std::string notes_;
+};
+
 /// Rank 0: waits for all others and hands the memory to them, to all or to none.
 [[nodiscard]] inline std::shared_ptr<job> receive_ranks(const meeting_place& place, int size,
                                                         const settings& sizes,
                                                         const deadline& until,
                                                         steady_clock::time_point begin) {
   descriptor name = place.hold();
-  shared_file file = job::lay_out(size, sizes);
-  std::vector<descriptor> come(static_cast<std::size_t>(size));
   const descriptor door = place.listen_for(size);
-  int missing = size - 1;
-  std::string notes;
-  while (missing > 0) {
-    if (!readable(door, until)) {
-      std::vector<int> absent;
-      for (int r = 1; r < size; ++r) {
-        if (!come[static_cast<std::size_t>(r)].valid()) absent.push_back(r);
-      }
-      const std::string text =
-          place.who() + ": timed out; " + rank_list(absent) + " did not come" + notes;
-      for (const descriptor& d : come) {
-        if (d.valid()) refuse(d, text);
-      }
-      throw timeout_error(text, absent, steady_clock::now() - begin);
+  guest_list guests(place, size);
+  for (auto absent = guests.absent(); !absent.empty(); absent = guests.absent()) {
+    const auto slice = deadline::after(std::chrono::milliseconds(100));
+    if (readable(door, until.at() < slice.at() ? until : slice)) {
+      descriptor guest(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (guest.valid()) guests.receive(std::move(guest), until);
+      else std::this_thread::sleep_for(std::chrono::milliseconds(5));  // no descriptor is free
     }
-    descriptor guest(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!guest.valid() || !same_user(guest)) continue;
-    hello h;
-    const auto moment = deadline::after(std::chrono::seconds(5));
-    if (!readable(guest, moment) ||
-        recv(guest.get(), &h, sizeof h, MSG_WAITALL) != static_cast<ssize_t>(sizeof h)) {
-      continue;
-    }
-    std::string wrong;
-    if (h.magic != hello::right_magic || h.layout_hash != job::layout_hash()) {
-      wrong = "it runs another build of rankcast";
-    } else if (h.size != size) {
-      wrong = "it wants a job of " + std::to_string(h.size) + " ranks, rank 0 one of " +
-              std::to_string(size);
-    } else if (h.rank < 1 || h.rank >= size) {
-      wrong = "there is no rank " + std::to_string(h.rank) + " in a job of " + std::to_string(size);
-    } else if (come[static_cast<std::size_t>(h.rank)].valid()) {
-      wrong = "rank " + std::to_string(h.rank) + " is there already";
-    }
-    if (!wrong.empty()) {
-      notes +=
-          "; a process that came as rank " + std::to_string(h.rank) + " was turned away: " + wrong;
-      refuse(guest, place.who() + " turned this process away: " + wrong);
-      continue;
-    }
-    come[static_cast<std::size_t>(h.rank)] = std::move(guest);
-    --missing;
+    if (!until.expired()) continue;
+    absent = guests.absent();
+    if (absent.empty()) break;
+    const std::string text =
+        place.who() + ": timed out; " + rank_list(absent) + " did not come" + guests.notes();
+    guests.refuse_all(text);
+    throw timeout_error(text, absent, steady_clock::now() - begin);
   }
-  for (const descriptor& d : come) {
-    if (d.valid()) answer(d, {}, file.get());
+  try {
+    auto j = std::make_shared<job>(job::lay_out(size, sizes), 0);
+    j->keep(std::move(name));
+    guests.welcome_all(*j);
+    return j;
+  } catch (const error& e) {  // without memory for all of them
+    guests.refuse_all(place.who() + ": " + e.what());
+    throw;
   }
-  auto j = std::make_shared<job>(std::move(file), 0);
-  j->keep(std::move(name));
-  return j;
 }
 
 /// Any other rank: goes to rank 0.
@@ -288,7 +364,8 @@ inline void refuse(const descriptor& s, const std::string& why) noexcept {
 /// Errors   usage_error (rank, size, name); timeout_error when not all come within the default
 ///          limit, naming those who did not; transport_error when a job of this name is running,
 ///          when rank 0 turns this process away (another size, another build, a rank that is there
-///          already), or without memory, with bytes needed and available.
+///          already), when another user has the name, or on all ranks without memory, with bytes
+///          needed and available; peer_lost_error when rank 0 ends meanwhile.
 /// Cost     a connection to rank 0; shared memory as `fork_ranks`, which has no name that other
 ///          programs could open.
 [[nodiscard]] inline communicator join(std::string_view name, int rank, int size,
@@ -339,7 +416,8 @@ inline void refuse(const descriptor& s, const std::string& why) noexcept {
     throw usage_error("join: " + text("LOCAL_WORLD_SIZE") + " of " + std::to_string(size) +
                       " ranks are on this host; ranks on several hosts need rankcast::mpi");
   }
-  return join(text("TORCHELASTIC_RUN_ID") + "@" + text("MASTER_ADDR") + ":" + text("MASTER_PORT"),
+  return join(text("TORCHELASTIC_RUN_ID") + "@" + text("MASTER_ADDR") + ":" +
+                  std::to_string(number("MASTER_PORT")),
               number("RANK"), size, options);
 }
 

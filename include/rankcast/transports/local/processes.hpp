@@ -111,14 +111,17 @@ void fork_ranks(int ranks, F&& function, const run_options& options = {}) {
   report_file.reserve(0, report_bytes);
   const local::mapping report = report_file.map(0, report_bytes);
   auto* const outcomes = reinterpret_cast<local::outcome*>(report.address());
-  const auto world = [&](int rank) {
+  const auto take_place = [&](int rank) {
     const int fd = fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
     if (fd < 0) local::throw_system_error("fork_ranks: no descriptor is free", errno);
-    auto j = std::make_shared<local::job>(local::shared_file(local::descriptor(fd)), rank);
-    return j->world(options.name, options.default_timeout, options.completion);
+    return std::make_shared<local::job>(local::shared_file(local::descriptor(fd)), rank);
+  };
+  const auto world = [&](local::job& j) {
+    return j.world(options.name, options.default_timeout, options.completion);
   };
   const auto now = [] { return steady_clock::now().time_since_epoch().count(); };
 
+  auto place = take_place(0);
   std::fflush(nullptr);  // what is in a buffer now would be written by every process
   std::vector<pid_t> processes{getpid()};
   std::exception_ptr no_process;
@@ -130,7 +133,7 @@ void fork_ranks(int ranks, F&& function, const run_options& options = {}) {
       try {
         std::string text;
         std::exception_ptr thrown;
-        how = local::be_rank(function, world(r), text, thrown);
+        how = local::be_rank(function, world(*take_place(r)), text, thrown);
         local::put_text(mine.text, text);
       } catch (const std::exception& e) {  // it could not become a rank
         local::put_text(mine.text, e.what());
@@ -147,11 +150,12 @@ void fork_ranks(int ranks, F&& function, const run_options& options = {}) {
       break;
     }
     processes.push_back(child);
+    place->expect(r, child);
   }
 
   local::first_failure first;
   try {
-    communicator mine = world(0);
+    communicator mine = world(*std::exchange(place, nullptr));
     if (no_process != nullptr) {
       mine.revoke("a rank could not be made");
       first.note(no_process, true, 0);

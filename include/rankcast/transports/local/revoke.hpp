@@ -46,6 +46,7 @@ inline void claim(group& g, int rank, const revocation& cause) noexcept {
   mine.why = cause.why;
   mine.sequence = cause.sequence;
   mine.waited = cause.waited.count();
+  mine.code = cause.code;
   put_text(mine.argument, cause.argument);
   put_text(mine.text, cause.text);
   mine.ranks =
@@ -64,6 +65,7 @@ inline void claim(group& g, int rank, const revocation& cause) noexcept {
   r.why = c.why;
   r.sequence = c.sequence;
   r.waited = std::chrono::nanoseconds(c.waited);
+  r.code = c.code;
   r.argument = get_text(c.argument);
   r.text = get_text(c.text);
   const auto n = std::min<std::size_t>(c.ranks, static_cast<std::size_t>(g.size));

@@ -5,8 +5,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +37,7 @@ class descriptor {
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
+  void swap(descriptor& other) noexcept { std::swap(fd_, other.fd_); }
 
  private:
   int fd_ = -1;
@@ -78,7 +82,19 @@ class shared_file {
   [[nodiscard]] static shared_file make() {
     descriptor fd(memfd_create("rankcast", MFD_CLOEXEC));
     if (!fd.valid()) throw_system_error("cannot make shared memory (memfd_create)", errno);
-    // Room for all groups to come; pages exist when they are reserved.
+    // It has no name, but a link in /proc that must not open it for others.
+    if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) {
+      throw_system_error("cannot make shared memory private", errno);
+    }
+    // Room for all groups to come; pages exist when they are reserved. Beyond the limit on files
+    // the system would end this process.
+    rlimit files{};
+    if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < most_bytes) {
+      throw_system_error("shared memory needs room for a file of " + std::to_string(most_bytes) +
+                             " bytes, this process may have " + std::to_string(files.rlim_cur) +
+                             "; raise its limit (ulimit -f)",
+                         EFBIG);
+    }
     if (ftruncate(fd.get(), static_cast<off_t>(most_bytes)) != 0) {
       throw_system_error("cannot make shared memory of " + std::to_string(most_bytes) + " bytes",
                          errno);
@@ -93,20 +109,26 @@ class shared_file {
     return {fd_.get(), offset, bytes};
   }
 
-  /// Throws transport_error with bytes needed and available.
+  /// Throws transport_error with bytes needed and available. What the machine does not have is not
+  /// asked for: the system would end some process, this one or another, to make room.
   void reserve(std::size_t offset, std::size_t bytes) const {
+    require(offset, bytes);
     int code = 0;
     do {
       code = fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0
                  ? 0
                  : errno;
     } while (code == EINTR);
-    if (code == 0) return;
-    throw_system_error("shared memory: " + std::to_string(bytes) + " bytes are needed, " +
-                           available() +
-                           " are available; use fewer ranks or smaller rings (local::settings), or "
-                           "raise the memory limit of the job",
-                       code);
+    if (code != 0) throw_no_memory(bytes, available_bytes(), code);
+  }
+  /// Throws as `reserve`, which does it as well, where more is going to be reserved than this.
+  void require(std::size_t offset, std::size_t bytes) const {
+    if (offset > most_bytes || bytes > most_bytes - offset) {
+      throw_no_memory(bytes, offset > most_bytes ? 0 : most_bytes - offset, EFBIG);
+    }
+    if (const std::size_t free = available_bytes(); bytes > free) {
+      throw_no_memory(bytes, free, ENOMEM);
+    }
   }
   /// Gives memory back that nobody uses any more.
   void release(std::size_t offset, std::size_t bytes) const noexcept {
@@ -117,15 +139,27 @@ class shared_file {
   static constexpr std::size_t most_bytes = std::size_t{1} << 40;
 
  private:
-  [[nodiscard]] static std::string available() {
-    std::ifstream in("/proc/meminfo");
-    for (std::string word; in >> word;) {
-      if (word != "MemAvailable:") continue;
+  [[noreturn]] static void throw_no_memory(std::size_t needed, std::size_t available, int code) {
+    throw_system_error("shared memory: " + std::to_string(needed) + " bytes are needed, " +
+                           std::to_string(available) +
+                           " are available; use fewer ranks or smaller rings (local::settings), or "
+                           "raise the memory limit of the job",
+                       code);
+  }
+
+  // Of the machine, and of the container where it has a limit.
+  [[nodiscard]] static std::size_t available_bytes() {
+    std::size_t bytes = most_bytes;
+    std::ifstream machine("/proc/meminfo");
+    for (std::string word; machine >> word;) {
       std::size_t kilobytes = 0;
-      in >> kilobytes;
-      return std::to_string(kilobytes * 1024);
+      if (word != "MemAvailable:") continue;
+      if (machine >> kilobytes) bytes = kilobytes * 1024;
+      break;
     }
-    return "an unknown number";
+    std::ifstream container("/sys/fs/cgroup/memory.max");
+    if (std::size_t limit = 0; container >> limit) bytes = std::min(bytes, limit);
+    return bytes;
   }
 
   descriptor fd_;

@@ -105,7 +105,7 @@ class local_transport final : public transport, private waiter {
       fail_all();
       return true;
     } catch (const transport_error& e) {  // no memory for a ring: nobody can go on
-      revoke(group_->name + ": rank " + std::to_string(rank_) + ": " + e.what());
+      end_by(e);
       fail_all();
       return true;
     }
@@ -138,10 +138,10 @@ class local_transport final : public transport, private waiter {
       limit = std::clamp<std::chrono::nanoseconds>(first - steady_clock::now(),
                                                    std::chrono::nanoseconds(0), limit);
     }
-    if (group_->across_processes) limit = std::min<std::chrono::nanoseconds>(limit, watch);
     if (group_->across_processes) {
       limit = std::min<std::chrono::nanoseconds>(limit, watch);
       post_polls_ = 63;
+      if (post_ != nullptr) post_->look_at_clock();
     }
     group_->bell(rank_).sleep(limit, group_->across_processes, [&] { return progress(); });
   }
@@ -280,8 +280,10 @@ class local_transport final : public transport, private waiter {
     bool turn = true;
     bool lends = false;
     bool over = false;
+    acting_ = nullptr;
     for (const flying& f : calls_) {
       call& c = *f.which;
+      acting_ = &c;
       if (!c.publish()) break;
       moved = c.advance(turn) || moved;
       turn = c.released();
@@ -300,6 +302,21 @@ class local_transport final : public transport, private waiter {
     for (const auto& l : letters_) moved = l->advance(horizon) || moved;
     std::erase_if(letters_, [](const auto& l) { return l->done; });
     return moved;
+  }
+
+  // The system has refused something to the call that was at it.
+  void end_by(const transport_error& e) noexcept {
+    try {
+      revocation r;
+      r.why = revocation::kind::system;
+      r.sequence = acting_ != nullptr ? acting_->sequence() : no_sequence;
+      r.text = (acting_ != nullptr ? acting_->text() : group_->name) + ": rank " +
+               std::to_string(rank_) + ": " + e.what();
+      r.ranks = {rank_};
+      r.code = e.code();
+      claim(*group_, rank_, r);
+    } catch (...) {  // out of memory: the others will find out by their time limits
+    }
   }
 
   // Copies along with those who take what this rank lent: a chunk of each.
@@ -385,6 +402,7 @@ class local_transport final : public transport, private waiter {
   int rank_;
   desk desk_;
   call blocking_;                    // used again and again
+  call* acting_ = nullptr;           // while calls are advanced
   std::unique_ptr<transport> post_;  // sends and receives between processes
   std::uint64_t next_sequence_ = 0;
   unsigned idle_polls_ = 0;
