@@ -47,15 +47,14 @@ class pipe_end final : public rankcast::local::wakeups {
       : link(block->data(), rank, block->size, block->pipe_bytes, *this),
         block_(std::move(block)) {}
 
-  void wake(int rank) noexcept override { bell(rank).ring(); }
+  void wake(int rank) noexcept override { bell(rank).ring(false); }
 
   void pause(int attempt, std::chrono::nanoseconds limit) override {
     if (attempt < 4) {
       sched_yield();
       return;
     }
-    const std::uint32_t seen = bell(link.rank()).value();
-    if (link.quiet()) bell(link.rank()).sleep(seen, limit);
+    bell(link.rank()).sleep(limit, false, [this] { return !link.quiet(); });
   }
 
   rankcast::local::pipes link;
