@@ -2,6 +2,7 @@
 /// that describes it, and segments of bulk bytes that travel out of band.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,14 +20,36 @@ namespace rankcast::inline v0 {
 struct message {
   std::vector<std::byte> header;
   std::vector<std::span<const std::byte>> segments;
+  /// Room that the transport offers for the header, from where it need not be copied any more.
+  std::span<std::byte> place{};
+  /// Bytes of the header when it stands there; `header` is not used then.
+  std::size_t placed = 0;
 
   /// Empties it and keeps its memory.
   void clear() noexcept {
     header.clear();
     segments.clear();
+    place = {};
+    placed = 0;
+  }
+  /// Puts bytes at the end of the header.
+  void append(std::span<const std::byte> bytes) {
+    if (placed != 0 && bytes.size() <= place.size() - placed) {
+      std::copy(bytes.begin(), bytes.end(), place.begin() + static_cast<std::ptrdiff_t>(placed));
+      placed += bytes.size();
+      return;
+    }
+    if (placed != 0)
+      header.assign(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(placed));
+    placed = 0;
+    header.insert(header.end(), bytes.begin(), bytes.end());
+  }
+  /// The header, wherever it stands.
+  [[nodiscard]] std::span<const std::byte> head() const noexcept {
+    return placed != 0 ? std::span<const std::byte>(place).first(placed) : header;
   }
   [[nodiscard]] std::size_t bytes() const noexcept {
-    std::size_t n = header.size();
+    std::size_t n = head().size();
     for (const auto& s : segments) n += s.size();
     return n;
   }

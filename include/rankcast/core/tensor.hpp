@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "rankcast/core/dtype.hpp"
+#include "rankcast/core/host_memory.hpp"
 #include "rankcast/core/layout.hpp"
 
 namespace rankcast::inline v0 {
@@ -175,8 +176,8 @@ class tensor_view : public const_tensor_view {
   }
 };
 
-/// Owning, row-major, 64-byte aligned host memory. Move only: a copy of gigabytes is asked for by
-/// name, with `clone()`. Elements of a new tensor are not initialised.
+/// Owning, row-major, 64-byte aligned host memory, from 4 MiB on in huge pages. Move only: a copy
+/// of gigabytes is asked for by name, with `clone()`. Elements of a new tensor are not initialised.
 class tensor {
  public:
   tensor() = default;
@@ -206,7 +207,7 @@ class tensor {
       view_ = {};  // of no memory, should there be none
       storage_.reset();
       capacity_ = 0;
-      storage_.reset(static_cast<std::byte*>(::operator new(needed, alignment)));
+      storage_ = detail::allocate_host_memory(needed);
       capacity_ = needed;
     }
     view_ = tensor_view(storage_.get(), type, l);
@@ -269,12 +270,7 @@ class tensor {
   }
 
  private:
-  static constexpr std::align_val_t alignment{64};
-  struct release {
-    void operator()(std::byte* p) const noexcept { ::operator delete(p, alignment); }
-  };
-
-  std::unique_ptr<std::byte, release> storage_;
+  detail::host_memory storage_;
   std::size_t capacity_ = 0;
   tensor_view view_;
 };

@@ -114,12 +114,14 @@ struct frame_parts {
 
 /// Makes `out` the message of an object: bulk data that the object owns stay where they are and
 /// become segments. The object must stay as it is until the message has been sent. Throws
-/// usage_error if it nests too deep or is of a derived class; `out` is then of no use. Allocates
-/// only when `out` has less room than the message needs.
+/// usage_error if it nests too deep or is of a derived class; `out` is then of no use. The frame
+/// is written where `out` has a place for it, if that is large enough. Allocates only
+/// when `out` has less room than the message needs.
 template <class T>
 void encode_frame(const T& object, message& out, frame_kind kind = frame_kind::object) {
-  out.clear();
-  oarchive archive(out.header);
+  out.header.clear();
+  out.segments.clear();
+  oarchive archive(out.place, out.header);
   frame_header h;
   archive.save_binary(&h, sizeof h);
   archive.collect(&out.segments);
@@ -134,9 +136,9 @@ void encode_frame(const T& object, message& out, frame_kind kind = frame_kind::o
     archive.count(segment.size());
   }
   archive.finish();
-  h.checksum = detail::frame_checksum(
-      h, std::span<const std::byte>(out.header).last(8 * out.segments.size()));
-  std::memcpy(out.header.data(), &h, sizeof h);
+  out.placed = archive.spilled() ? 0 : archive.size();
+  h.checksum = detail::frame_checksum(h, archive.bytes().last(8 * out.segments.size()));
+  std::memcpy(archive.begin(), &h, sizeof h);
 }
 
 /// Reads the message over `object`, reusing its memory; bulk data go from `segments` (null: there

@@ -41,6 +41,10 @@ class oarchive {
   /// Writes into `slot`, and moves to a buffer of its own when that is too small: see spilled().
   explicit oarchive(std::span<std::byte> slot) noexcept
       : buffer_(nullptr), begin_(slot.data()), at_(slot.data()), end_(slot.data() + slot.size()) {}
+  /// The same, but moves to `buffer`, which is empty.
+  oarchive(std::span<std::byte> slot, std::vector<std::byte>& buffer) noexcept : oarchive(slot) {
+    spill_ = &buffer;
+  }
   /// Appends to `buffer`, which may be longer than what was written until finish().
   explicit oarchive(std::vector<std::byte>& buffer) noexcept
       : buffer_(&buffer), begin_(buffer.data()), at_(begin_ + buffer.size()), end_(at_) {}
@@ -203,6 +207,10 @@ class oarchive {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {begin_, size()};
   }
+  /// Where it begins, for who has something to fill in.
+  [[nodiscard]] std::byte* begin() const noexcept {
+    return begin_;
+  }
   [[nodiscard]] std::size_t size() const noexcept {
     return static_cast<std::size_t>(at_ - begin_);
   }
@@ -272,9 +280,9 @@ class oarchive {
   void leave_slot(std::size_t n) {
     if (buffer_ != nullptr) return;
     const std::size_t used = size();
-    own_.reserve(2 * (used + n));
-    own_.assign(begin_, at_);
-    buffer_ = &own_;
+    spill_->reserve(2 * (used + n));
+    spill_->assign(begin_, at_);
+    buffer_ = spill_;
     spilled_ = true;
     aim(used, used);
   }
@@ -297,6 +305,7 @@ class oarchive {
 
   std::vector<std::byte> own_;
   std::vector<std::byte>* buffer_;  // null: in the slot
+  std::vector<std::byte>* spill_ = &own_;
   std::byte* begin_ = nullptr;
   std::byte* at_ = nullptr;
   std::byte* end_ = nullptr;

@@ -55,13 +55,15 @@ class control_source final : public message_source {
 
   void encode(int, message& out) override {
     if (arguments_ != nullptr) arguments_->write(out);
-    byte_writer head(out.header);
+    std::vector<std::byte> end;
+    byte_writer what(end);
     if (failure_ != nullptr) {
-      head.put_text(failure_->text);
-      head.put(failure_->rank);
+      what.put_text(failure_->text);
+      what.put(failure_->rank);
     }
-    head.put(function_);
-    head.put(kind_);
+    what.put(function_);
+    what.put(kind_);
+    out.append(end);
   }
 
  private:

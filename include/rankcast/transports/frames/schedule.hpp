@@ -212,7 +212,7 @@ inline bool call::move_messages() {
         const message& own =
             messages_[op_.code == opcode::scatter ? static_cast<std::size_t>(from) : 0];
         own_segments segments(own);
-        op_.sink->decode(from, own.header, segments);
+        op_.sink->decode(from, own.head(), segments);
         continue;
       }
       incoming& s = theirs(from).streams[0];

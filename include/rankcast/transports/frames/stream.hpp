@@ -32,11 +32,11 @@ class supply {
   /// A message as a stream: bytes of the header, segments, bytes of each, the header, the segments.
   explicit supply(const message& m) {
     detail::byte_writer out(prefix_);
-    out.put(static_cast<std::uint64_t>(m.header.size()));
+    out.put(static_cast<std::uint64_t>(m.head().size()));
     out.put(static_cast<std::uint64_t>(m.segments.size()));
     for (const auto& s : m.segments) out.put(static_cast<std::uint64_t>(s.size()));
     total_ = prefix_.size() + m.bytes();
-    pieces_.push_back(m.header);
+    pieces_.push_back(m.head());
     pieces_.insert(pieces_.end(), m.segments.begin(), m.segments.end());
   }
 

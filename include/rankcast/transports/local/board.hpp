@@ -21,6 +21,11 @@ inline constexpr std::uint64_t window = 64;
 /// Two cache lines: what one rank writes is not fetched along with what another one writes.
 inline constexpr std::size_t apart = 128;
 
+/// Whether ranks compare their calls, keep a record of them, and look whether the group has ended.
+/// Without, a program that is wrong in any way has no defined behaviour: it is for measuring what
+/// the checks cost.
+enum class checks : std::uint8_t { on, off };
+
 /// Sizes that decide how data moves; the same for all ranks of a group.
 struct settings {
   std::size_t slot_bytes = 272;          // up to here they stand beside the call itself
@@ -29,7 +34,8 @@ struct settings {
   std::size_t stage_bytes = 128 * 1024;  // of small data of several calls, per rank
   std::size_t ring_bytes = 256 * 1024;   // of large data on their way, per rank (processes)
   std::size_t help_bytes = 24 * 1024;    // from here a sender copies along with its readers
-  std::size_t pipe_bytes = 32 * 1024;    // of messages on their way, per pair (processes)
+  checks check = checks::on;
+  std::size_t pipe_bytes = 32 * 1024;  // of messages on their way, per pair (processes)
 };
 
 /// How the data of a call can be had from the rank that gives them.

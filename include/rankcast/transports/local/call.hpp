@@ -107,9 +107,11 @@ class call final : public flight {
     }
     // Who waits for it sees it now; who sleeps is woken when this rank has gone as far as it can.
     mine.sequence.store(sequence_ + 1, std::memory_order_release);
-    show_detail(group_, rank_, sequence_, *op_, desk_.texts);
-    own_detail().sequence.store(sequence_ + 1, std::memory_order_release);
-    note();
+    if (group_.sizes.check == checks::on || !mine.plain) {
+      show_detail(group_, rank_, sequence_, *op_, desk_.texts);
+      own_detail().sequence.store(sequence_ + 1, std::memory_order_release);
+      note();
+    }
     unrung_ = true;
     phase_ = phase::agree;
     return true;
@@ -282,10 +284,14 @@ class call final : public flight {
 
   // One message for all readers, or, of a scatter, one for each.
   bool offer_message(slot& mine) {
-    if (!encoded_) encode();
+    if (!encoded_) encode(mine);
     if (!refusal_.empty()) return true;
     std::size_t bytes = 0;
     for (const message& m : messages_) bytes += flat_bytes(m);
+    if (mine.how == form::staged) {  // it was written there
+      mine.bytes = bytes;
+      return true;
+    }
     std::byte* place = nullptr;
     if (gives() && !put_on_board(mine, bytes, place)) return false;
     mine.bytes = bytes;
@@ -308,16 +314,24 @@ class call final : public flight {
   }
   [[nodiscard]] bool one_each() const noexcept { return op_->code == opcode::scatter; }
 
-  void encode() {
+  // A message for all is written straight into the stage ring, if there is room and it is small.
+  void encode(slot& mine) {
     encoded_ = true;
     messages_.swap(desk_.spare);
     messages_.resize(one_each() ? static_cast<std::size_t>(group_.size) : 1);
     group_.ring_others(rank_);  // who sleeps wakes up while this rank encodes
+    constexpr std::size_t prefix = 2 * sizeof(std::uint64_t);
+    const std::size_t most = group_.sizes.eager_bytes;
+    std::byte* room = nullptr;
+    if (gives() && !one_each() && most > prefix) {
+      room = desk_.stage.take(most, sequence_, reader(), mine.place);
+    }
     std::size_t bytes = 0;
     try {
       for (std::size_t i = 0; i < messages_.size(); ++i) {
         message& m = messages_[i];
         m.clear();
+        if (room != nullptr) m.place = {room + prefix, most - prefix};
         op_->source->encode(one_each() ? static_cast<int>(i) : -1, m);
         bytes += m.bytes();
       }
@@ -325,9 +339,18 @@ class call final : public flight {
       failure = std::current_exception();
       refusal_ =
           text() + ": rank " + std::to_string(rank_) + " could not encode: " + failure_text();
+      if (room != nullptr) desk_.stage.keep(0);
       return;
     }
     desk_.counters.bytes_sent += bytes;
+    if (room == nullptr) return;
+    // What stands there stays until its readers are through, also when bulk data follow it.
+    const message& m = messages_.front();
+    desk_.stage.keep(m.placed == 0 ? 0 : prefix + m.placed);
+    if (m.placed == 0 || !m.segments.empty()) return;
+    const std::uint64_t table[] = {m.placed, 0};
+    std::memcpy(room, table, prefix);
+    mine.how = form::staged;
   }
 
   // --- agreement ---
@@ -357,6 +380,7 @@ class call final : public flight {
   // Everything that can be compared is, before anything is written. False when a rank has come but
   // not yet said all there is to say.
   bool agree() {
+    if (group_.sizes.check == checks::off && own_slot().plain) return true;
     if (plainly_agreed()) return true;
     std::vector<call_offer> known(static_cast<std::size_t>(group_.size));
     std::vector<const call_offer*> offers(known.size(), nullptr);
@@ -395,6 +419,7 @@ class call final : public flight {
   bool take(int source, int part, std::int64_t to_first);
   bool take_blocks(std::span<const std::int64_t> counts);
   bool fold_streams(std::int64_t to_first, std::int64_t first, std::int64_t count);
+  void fold_pieces(accumulator& sum, std::int64_t to_first, std::int64_t first, std::int64_t n);
   [[nodiscard]] inflow* inflow_from(int source, int part);
   bool receive_streamed_messages();
   void skip_streams();

@@ -160,7 +160,7 @@ inline void call::decode_near(int from) {
     const std::uint64_t before = desk_.counters.bytes_received;
     mover m(group_, rank_, desk_.counters);
     shared_segments segments(m, -1, messages_[which], [] { return true; });
-    op_->sink->decode(from, messages_[which].header, segments);
+    op_->sink->decode(from, messages_[which].head(), segments);
     desk_.counters.bytes_received = before;
     return;
   }
@@ -176,8 +176,8 @@ inline void call::decode_near(int from) {
       reinterpret_cast<const message*>(static_cast<std::uintptr_t>(s.place))[which];
   mover m(group_, rank_, desk_.counters);
   shared_segments segments(m, from, content, [] { return true; });
-  op_->sink->decode(from, content.header, segments);
-  desk_.counters.bytes_received += content.header.size();
+  op_->sink->decode(from, content.head(), segments);
+  desk_.counters.bytes_received += content.head().size();
 }
 
 }  // namespace rankcast::inline v0::local

@@ -28,10 +28,10 @@ inline std::byte* write_flat(const message& m, std::byte* to) noexcept {
     to += n;
   };
   const auto put_number = [&](std::uint64_t n) { put(&n, sizeof n); };
-  put_number(m.header.size());
+  put_number(m.head().size());
   put_number(m.segments.size());
   for (const auto& s : m.segments) put_number(s.size());
-  put(m.header.data(), m.header.size());
+  put(m.head().data(), m.head().size());
   for (const auto& s : m.segments) put(s.data(), s.size());
   return to;
 }
@@ -93,7 +93,7 @@ class message_reader {
       const auto* p = reinterpret_cast<const std::byte*>(&n);
       prefix_.insert(prefix_.end(), p, p + sizeof n);
     };
-    put(m.header.size());
+    put(m.head().size());
     put(m.segments.size());
     for (const auto& s : m.segments) put(s.size());
   }
@@ -116,8 +116,7 @@ class message_reader {
  private:
   [[nodiscard]] std::span<const std::byte> piece() const noexcept {
     if (piece_ == 0) return prefix_;
-    return piece_ == 1 ? std::span<const std::byte>(message_->header)
-                       : message_->segments[piece_ - 2];
+    return piece_ == 1 ? message_->head() : message_->segments[piece_ - 2];
   }
 
   const message* message_;

@@ -218,8 +218,8 @@ class letter final : public flight {
     mover m(group_, rank_, counters_);
     try {
       shared_segments segments(m, -1, e.content, [&] { return !e.cancelled.load(); });
-      op_.sink->decode(op_.root, e.content.header, segments);
-      counters_.bytes_received += e.content.header.size();
+      op_.sink->decode(op_.root, e.content.head(), segments);
+      counters_.bytes_received += e.content.head().size();
       return;
     } catch (const group_revoked&) {
       throw;

@@ -32,6 +32,7 @@ class kept {
   [[nodiscard]] entry& back() noexcept { return entries_[(next_ - 1) % entries_.size()]; }
   void push(const entry& e) noexcept { entries_[next_++ % entries_.size()] = e; }
   void pop() noexcept { ++first_; }
+  void pop_back() noexcept { --next_; }
 
  private:
   std::array<entry, 2 * window> entries_;  // a call has up to two
@@ -68,14 +69,23 @@ class stage_space {
     return group_.lines.stage_ring(rank_) + begin % size;
   }
 
+  /// The last that was taken needs less, or nothing.
+  void keep(std::size_t bytes) noexcept {
+    kept::entry& e = held_.back();
+    e.end = e.begin + (bytes + 63) / 64 * 64;
+    next_ = e.end;
+    if (bytes == 0) held_.pop_back();
+  }
+
   /// True when what was put in first waits for rank `r`.
   [[nodiscard]] bool waits_for(int r) const noexcept {
     return !held_.empty() && !through(held_.front(), r);
   }
 
  private:
+  // The owner too may read what it has put there: its own object, in an all_gather.
   [[nodiscard]] bool through(const kept::entry& e, int r) const noexcept {
-    if (r == rank_ || (e.reader != all_readers && e.reader != r)) return true;
+    if (r != rank_ && e.reader != all_readers && e.reader != r) return true;
     return group_.of(r).ticks.load(std::memory_order_seq_cst) >= tick(e.sequence, stage::consumed);
   }
   bool let_go() noexcept {

@@ -335,7 +335,24 @@ inline bool call::take(int source, int part, std::int64_t to_first) {
   return f->finished();
 }
 
-// Folds as many elements as have come of all ranks, in rank order.
+// `n` elements that have come of all ranks, in rank order.
+inline void call::fold_pieces(accumulator& sum, std::int64_t to_first, std::int64_t first,
+                              std::int64_t n) {
+  const std::size_t element_bytes = size_of(op_->type);
+  for (int r = 0; r < group_.size; ++r) {
+    if (r == rank_) {
+      sum.add(r == 0, op_->send.address, op_->send.elements_layout, first + folded_, n,
+              element_bytes);
+    } else {
+      sum.add(r == 0, parts_[0].in[static_cast<std::size_t>(r)].front().data(), layout::flat(n), 0,
+              n, element_bytes);
+    }
+  }
+  sum.store(op_->receive.address, op_->receive.elements_layout, to_first + folded_, n,
+            element_bytes);
+}
+
+// Folds as many elements as have come of all ranks.
 inline bool call::fold_streams(std::int64_t to_first, std::int64_t first, std::int64_t count) {
   const std::size_t element_bytes = size_of(op_->type);
   std::vector<inflow>& in = parts_[0].in;
@@ -354,20 +371,22 @@ inline bool call::fold_streams(std::int64_t to_first, std::int64_t first, std::i
     }
     return n;
   };
+  // Two ranks' values in one piece are combined as they are.
+  const bool two = group_.size == 2 && op_->send.elements_layout.is_contiguous() &&
+                   op_->receive.elements_layout.is_contiguous();
   accumulator sum(op_->reduction);
   for (std::int64_t ready = come(); ready > 0; ready = come()) {
-    const std::int64_t n = std::min(ready, sum.capacity());
-    for (int r = 0; r < group_.size; ++r) {
-      if (r == rank_) {
-        sum.add(r == 0, op_->send.address, op_->send.elements_layout, first + folded_, n,
-                element_bytes);
-      } else {
-        sum.add(r == 0, in[static_cast<std::size_t>(r)].front().data(), layout::flat(n), 0, n,
-                element_bytes);
-      }
+    const std::int64_t n = two ? ready : std::min(ready, sum.capacity());
+    if (two) {
+      const auto size = static_cast<std::int64_t>(element_bytes);
+      const std::byte* const own = op_->send.address + (first + folded_) * size;
+      const std::byte* const other = in[static_cast<std::size_t>(1 - rank_)].front().data();
+      op_->reduction.combine(op_->receive.address + (to_first + folded_) * size,
+                             rank_ == 0 ? own : other, rank_ == 0 ? other : own, n,
+                             op_->reduction.callable);
+    } else {
+      fold_pieces(sum, to_first, first, n);
     }
-    sum.store(op_->receive.address, op_->receive.elements_layout, to_first + folded_, n,
-              element_bytes);
     for (int r = 0; r < group_.size; ++r) {
       if (r == rank_) continue;
       in[static_cast<std::size_t>(r)].pop(static_cast<std::size_t>(n) * element_bytes);
@@ -400,7 +419,13 @@ inline bool call::collect_slices() {
       finished = take(r, 1, s.first) && finished;
     }
   }
-  return finished && (direct() || parts_[1].all_out());
+  if (!finished || (!direct() && !parts_[1].all_out())) return false;
+  if (direct() && failure == nullptr) {  // the others have written their slices here
+    const std::int64_t own = partition(op_->receive.elements(), group_.size, rank_).count;
+    desk_.counters.bytes_received +=
+        static_cast<std::uint64_t>(op_->receive.elements() - own) * size_of(op_->type);
+  }
+  return true;
 }
 
 inline bool call::receive_streamed_messages() {

@@ -197,6 +197,7 @@ class local_transport final : public transport, private waiter {
   }
 
   void check() override {
+    if (group_->sizes.check == checks::off) return;
     if (revoked(*group_)) std::rethrow_exception(later_error(*group_));
   }
 
