@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "rankcast/core/operation.hpp"
@@ -60,7 +61,15 @@ struct slot {
   form how;
   bool plain;  // neither refused nor with counts of its own
   bool refused;
+  bool flat;  // what is lent, and where the result goes, lie in one piece
   alignas(8) std::byte data[room];
+
+  /// Of lent data: the address of this rank's receive buffer.
+  [[nodiscard]] std::uint64_t result() const noexcept {
+    std::uint64_t address = 0;
+    std::memcpy(&address, data, sizeof address);
+    return address;
+  }
 };
 static_assert(offsetof(slot, data) == 48 && sizeof(slot) == 320);
 
@@ -87,10 +96,9 @@ struct alignas(64) detail_of_call {
   std::uint64_t type_hash;
   std::atomic<std::uint64_t> stream_begin[2];  // where in the ring a stream begins, plus one
   std::int64_t shape[max_dimensions];
-  layout given;          // of what is lent
-  layout wanted;         // of the receive buffer
-  std::uint64_t result;  // address of the receive buffer
-  char text[512];        // of a refusal or failure
+  layout given;    // of what is lent
+  layout wanted;   // of the receive buffer
+  char text[512];  // of a refusal or failure
 
   void begin() noexcept {
     failed = false;
@@ -149,19 +157,20 @@ struct member {
 /// A copy from one rank's memory to another's on which both work, chunk by chunk. Written by the
 /// reader, who posts it by setting the claim; each chunk belongs to whom the claim says.
 struct shared_copy {
-  alignas(apart) std::atomic<std::uint64_t> claim;   // number of the copy and chunks left
-  alignas(apart) std::atomic<std::uint64_t> helped;  // chunks the source has copied, of all copies
-  alignas(apart) std::uint64_t from;
+  alignas(apart) std::atomic<std::uint64_t> claim;  // number of the copy and chunks left
+  std::uint64_t from;                               // of the first element
   std::uint64_t to;
-  std::int64_t from_first;
-  std::int64_t to_first;
   std::int64_t count;
   std::int64_t chunk;  // elements
   std::uint32_t chunks;
   std::uint32_t element_bytes;
+  bool flat;       // both sides lie in one piece: all there is to know stands in this line
   bool streaming;  // past the caches
+  alignas(64) std::int64_t from_first;
+  std::int64_t to_first;
   layout from_layout;
   layout to_layout;
+  alignas(apart) std::atomic<std::uint64_t> helped;  // chunks the source has copied, of all copies
 };
 
 /// What one rank tells another one alone.

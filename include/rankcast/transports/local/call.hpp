@@ -249,9 +249,14 @@ class call final : public flight {
     mine.how = form::lent;
     detail_of_call& d = own_detail();
     mine.place = reinterpret_cast<std::uintptr_t>(in_place_exchange ? kept_.data() : from.address);
-    d.given = in_place_exchange ? layout::flat(from.elements()) : from.elements_layout;
-    d.result = reinterpret_cast<std::uintptr_t>(op_->receive.address);
-    d.wanted = op_->receive.elements_layout;
+    const std::uint64_t result = reinterpret_cast<std::uintptr_t>(op_->receive.address);
+    std::memcpy(mine.data, &result, sizeof result);
+    mine.flat = (in_place_exchange || from.elements_layout.is_contiguous()) &&
+                (!op_->receive.given || op_->receive.elements_layout.is_contiguous());
+    if (!mine.flat) {
+      d.given = in_place_exchange ? layout::flat(from.elements()) : from.elements_layout;
+      d.wanted = op_->receive.elements_layout;
+    }
     borrowed_ = true;
     return true;
   }

@@ -23,6 +23,7 @@ inline call::moved call::move_direct() {
   std::byte* out = op_->receive.address;
   const layout& out_layout = op_->receive.elements_layout;
   const int n = group_.size;
+  const layout flat = layout::flat(op_->send.elements());  // of anything in one piece
 
   // Elements [from, from + count) of rank r's send buffer to position `to` of ours.
   std::vector<transfer>& large = desk_.transfers;
@@ -50,7 +51,7 @@ inline call::moved call::move_direct() {
     transfer t;
     t.source = r;
     t.from = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(s.place));
-    t.from_layout = &detail(r).given;
+    t.from_layout = s.flat ? &flat : &detail(r).given;
     t.from_first = from;
     t.to = out;
     t.to_layout = &out_layout;
@@ -60,12 +61,12 @@ inline call::moved call::move_direct() {
     large.push_back(t);
   };
   // Where the data of all ranks are, for a fold.
-  const layout flat = layout::flat(op_->send.elements());
   const auto source = [&](int r) -> mover::place {
     if (r == rank_) return {op_->send.address, &op_->send.elements_layout};
     const slot& s = theirs(r);
     if (near(s)) return {const_cast<std::byte*>(data_on_board(group_, r, s)), &flat};
-    return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.place)), &detail(r).given};
+    return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.place)),
+            s.flat ? &flat : &detail(r).given};
   };
   const mover::place own_result{out, &out_layout};
   const bool folds_small =
@@ -140,9 +141,9 @@ inline call::moved call::move_direct() {
       }
       std::vector<mover::place> results;
       for (int r = 0; r < n; ++r) {
-        const detail_of_call& d = detail(r);
-        results.push_back(
-            {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(d.result)), &d.wanted});
+        const slot& s = theirs(r);
+        results.push_back({reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.result())),
+                           s.flat ? &flat : &detail(r).wanted});
       }
       const slice mine = partition(op_->receive.elements(), n, rank_);
       m.fold(op_->reduction, source, results, mine.first, mine.first, mine.count, element_bytes);

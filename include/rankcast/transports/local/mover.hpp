@@ -219,7 +219,7 @@ class mover {
     counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes;
     return true;
   }
-  static constexpr std::size_t in_cache = 16 * 1024;  // of a result that is stored twice
+  static constexpr std::size_t in_cache = 8 * 1024;  // of a result that is stored twice
 
   [[nodiscard]] static std::int64_t chunk_elements(std::size_t bytes,
                                                    std::size_t element_bytes) noexcept {
@@ -244,22 +244,26 @@ class mover {
     if (t.bytes() < group_.sizes.help_bytes) return false;
     const bool streaming = t.bytes() >= streaming_bytes;
     const std::size_t chunk_bytes = std::clamp<std::size_t>(
-        t.bytes() / 8, std::min<std::size_t>(8192, group_.sizes.chunk_bytes),
+        t.bytes() / 8, std::min<std::size_t>(16384, group_.sizes.chunk_bytes),
         group_.sizes.chunk_bytes * (streaming ? 4 : 1));
     c.chunk = chunk_elements(chunk_bytes, t.element_bytes);
     while ((t.count + c.chunk - 1) / c.chunk > static_cast<std::int64_t>(claims::most_chunks)) {
       c.chunk *= 2;
     }
     c.chunks = static_cast<std::uint32_t>((t.count + c.chunk - 1) / c.chunk);
-    c.from = reinterpret_cast<std::uintptr_t>(t.from);
-    c.to = reinterpret_cast<std::uintptr_t>(t.to);
-    c.from_first = t.from_first;
-    c.to_first = t.to_first;
     c.count = t.count;
     c.element_bytes = static_cast<std::uint32_t>(t.element_bytes);
     c.streaming = streaming;
-    c.from_layout = *t.from_layout;
-    c.to_layout = *t.to_layout;
+    c.flat = t.from_layout->is_contiguous() && t.to_layout->is_contiguous();
+    const auto size = static_cast<std::int64_t>(t.element_bytes);
+    c.from = reinterpret_cast<std::uintptr_t>(t.from + (c.flat ? t.from_first * size : 0));
+    c.to = reinterpret_cast<std::uintptr_t>(t.to + (c.flat ? t.to_first * size : 0));
+    if (!c.flat) {
+      c.from_first = t.from_first;
+      c.to_first = t.to_first;
+      c.from_layout = *t.from_layout;
+      c.to_layout = *t.to_layout;
+    }
     helped_before = c.helped.load(std::memory_order_relaxed);
     claims::post(c.claim, c.chunks);
     group_.ring(t.source);
@@ -274,16 +278,19 @@ class mover {
     guarded([&] {
       const std::uint32_t left = claims::take(c.claim);
       if (left == 0) return;
-      transfer t;
-      t.from = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(c.from));
-      t.to = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(c.to));
-      t.from_layout = &c.from_layout;
-      t.to_layout = &c.to_layout;
-      t.from_first = c.from_first;
-      t.to_first = c.to_first;
-      t.element_bytes = c.element_bytes;
+      auto* const to = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(c.to));
+      const auto* from = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(c.from));
       const std::int64_t done = static_cast<std::int64_t>(c.chunks - left) * c.chunk;
-      copy_part(t, done, std::min(c.chunk, c.count - done), c.streaming);
+      const std::int64_t n = std::min(c.chunk, c.count - done);
+      if (c.flat) {
+        const std::size_t bytes = static_cast<std::size_t>(n) * c.element_bytes;
+        const std::int64_t at = done * static_cast<std::int64_t>(c.element_bytes);
+        if (c.streaming) copy_streaming(to + at, from + at, bytes);
+        else std::memcpy(to + at, from + at, bytes);
+      } else {
+        copy_elements(to, c.to_layout, c.to_first + done, from, c.from_layout, c.from_first + done,
+                      n, c.element_bytes);
+      }
       copied = true;
     });
     return copied;
