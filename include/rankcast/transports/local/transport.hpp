@@ -78,10 +78,9 @@ class local_transport final : public transport, private waiter {
                        (op.limit.is_none() || op.limit.limit() >= coarse_limit);
     if (!quick) op.start_clock();
     blocking_.begin(op, next_sequence_++);
-    if (is_message(op) || !run_at_once()) {
-      calls_.push_back({&blocking_, nullptr});
-      detail::wait_for(*this, blocking_);
-    }
+    calls_.push_back({&blocking_, nullptr});
+    if (run_at_once()) calls_.clear();  // it was the only one
+    else detail::wait_for(*this, blocking_);
     if (blocking_.failure != nullptr) {
       std::rethrow_exception(std::exchange(blocking_.failure, nullptr));
     }
