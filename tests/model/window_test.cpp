@@ -158,8 +158,8 @@ TEST(window, nobody_sleeps_for_ever) {
 }
 
 TEST(window, broken_ones_are_found) {
-  expect_found<two_readers<flaw::a_call_early>>("the data of another call");
-  expect_found<two_readers<flaw::of_one_reader>>("the data of another call");
+  expect_found<two_readers<flaw::a_call_early>>("race, write: slot");
+  expect_found<two_readers<flaw::of_one_reader>>("race, write: slot");
   expect_found<two_readers<flaw::shows_first>>("race");
   expect_found<two_readers<flaw::releases_first>>("race");
   expect_found<two_readers<flaw::shows_relaxed>>("race, read and write: slot");
