@@ -1,6 +1,6 @@
-// Ranks as processes of this host: a program forks itself, and what goes wrong in one of them is an
-// error that names it.
-//   build/release/examples/quickstart/processes
+/// Ranks as processes of this host: a program forks itself, and what goes wrong in one of them is an
+/// error that names it.
+///   build/release/examples/quickstart/processes
 #include <rankcast/processes.hpp>
 
 #include <cstdio>

@@ -18,7 +18,7 @@ namespace support {
 
 void run_world(int ranks, const std::function<void(rankcast::communicator&)>& function,
                const world_options& options) {
-  const auto block = std::make_shared<pipe_block>(ranks, 512);
+  const auto block = std::make_shared<pipe_block>(ranks, 16 * 1024);
   std::vector<int> members;
   for (int r = 0; r < ranks; ++r) members.push_back(r);
   rankcast::frames::settings sizes;

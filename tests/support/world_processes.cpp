@@ -77,6 +77,10 @@ int main(int argc, char** argv) {
       return RUN_ALL_TESTS();
     }
   }
+#if defined(__SANITIZE_THREAD__)
+  std::printf("[  SKIPPED ] ThreadSanitizer has a thread of its own, so nothing can be forked\n");
+  return 0;
+#endif
   int status = 0;
   try {
     rankcast::fork_ranks(support::processes, [&](rankcast::communicator& all) {

@@ -232,6 +232,7 @@ class call final : public flight {
     if (gives() && !put_on_board(mine, bytes, place)) return false;
     desk_.counters.bytes_sent += bytes;
     mine.bytes = bytes;
+    if (!gives()) return true;  // a root's own share
     if (place != nullptr) {
       copy_to(place, from, 0, from.elements());
       return true;
@@ -243,7 +244,7 @@ class call final : public flight {
       copy_to(kept_.data(), from, 0, from.elements());
     }
     if (!direct()) {
-      mine.how = gives() ? form::streams : form::nothing;
+      mine.how = form::streams;
       return true;
     }
     mine.how = form::lent;

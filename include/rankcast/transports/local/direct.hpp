@@ -4,6 +4,8 @@
 /// ranks' data and stores it in all their results.
 #pragma once
 
+#include <limits>
+
 #include "rankcast/transports/local/call.hpp"
 
 namespace rankcast::inline v0::local {
@@ -23,7 +25,8 @@ inline call::moved call::move_direct() {
   std::byte* out = op_->receive.address;
   const layout& out_layout = op_->receive.elements_layout;
   const int n = group_.size;
-  const layout flat = layout::flat(op_->send.elements());  // of anything in one piece
+  // Of anything that lies in one piece, however long.
+  const layout flat = layout::flat(std::numeric_limits<std::int64_t>::max());
 
   // Elements [from, from + count) of rank r's send buffer to position `to` of ours.
   std::vector<transfer>& large = desk_.transfers;

@@ -269,7 +269,8 @@ class local_transport final : public transport, private waiter {
       }
     } catch (const group_revoked&) {  // and so will find who waits
     } catch (const transport_error& e) {
-      revoke(group_->name + ": rank " + std::to_string(rank_) + ": " + e.what());
+      acting_ = &blocking_;
+      end_by(e);
     }
     return false;
   }
