@@ -1,5 +1,5 @@
-// An MPI that its program began with MPI_THREAD_FUNNELED: calls of other threads are refused, and
-// those of the main thread go on meanwhile.
+// An MPI that its program began with MPI_THREAD_FUNNELED: calls of other threads that would need
+// MPI are refused, and those of the main thread go on meanwhile. Groups within a host need none.
 //   mpiexec -n 2 transports_mpi_funneled_test
 #include <optional>
 #include <thread>
@@ -25,6 +25,17 @@ bool any_thread_may_call() {
   return level == MPI_THREAD_MULTIPLE;
 }
 
+// The two processes share memory, and MPI carries nothing of their groups.
+bool on_one_host() {
+  MPI_Comm together = MPI_COMM_NULL;
+  int size = 0;
+  mpi::check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &together),
+             "MPI_Comm_split_type");
+  mpi::check(MPI_Comm_size(together, &size), "MPI_Comm_size");
+  mpi::check(MPI_Comm_free(&together), "MPI_Comm_free");
+  return size == 2;
+}
+
 template <class F>
 void is_refused(F&& call) {
   const auto e = support::error_of<rankcast::usage_error>(std::forward<F>(call));
@@ -41,17 +52,24 @@ TEST(funneled, a_second_environment_tells_the_level) {
 
 TEST(funneled, calls_of_a_second_thread_are_refused_while_the_main_one_works) {
   if (any_thread_may_call()) GTEST_SKIP() << "this MPI gives MPI_THREAD_MULTIPLE to all";
+  const bool within_a_host = on_one_host();
   const communicator working = world();
   const communicator other = working.duplicate();
   std::atomic<bool> refused{false};
   std::thread second([&] {
     for (int i = 0; i < 50; ++i) {
       int x = 0;
-      is_refused([&] { rankcast::barrier(other); });
-      is_refused([&] { rankcast::all_reduce(other, x); });
-      is_refused([&] { (void)rankcast::start_broadcast(other, x); });
-      is_refused([&] { rankcast::send(other, x, 1 - other.rank()); });
-      is_refused([&] { (void)other.split(0); });
+      if (within_a_host) {
+        rankcast::all_reduce(other, x);
+        rankcast::send(other, x, 1 - other.rank());
+        rankcast::receive(other, x, 1 - other.rank());
+      } else {
+        is_refused([&] { rankcast::barrier(other); });
+        is_refused([&] { rankcast::all_reduce(other, x); });
+        is_refused([&] { (void)rankcast::start_broadcast(other, x); });
+        is_refused([&] { rankcast::send(other, x, 1 - other.rank()); });
+        is_refused([&] { (void)other.split(0); });
+      }
       is_refused([&] { (void)world(); });
     }
     refused = true;

@@ -136,7 +136,9 @@ inline void call::fill(int part, int reader, std::uint64_t first, std::span<std:
 inline bool call::pump(int part) {
   streaming& p = parts_[part];
   bool went_on = false;
-  while (!p.all_out()) {
+  // At most a ring at a time: a reader that empties it meanwhile would keep this rank for ever.
+  const std::uint64_t until = desk_.streams.written() + group_.sizes.ring_bytes;
+  while (!p.all_out() && desk_.streams.written() < until) {
     const std::uint64_t bytes = p.plan.round_bytes(p.round);
     if (!desk_.streams.fits(bytes)) break;
     const std::uint64_t begin = desk_.streams.written();

@@ -2,10 +2,13 @@
 /// own. Frames between them go through that memory, and groups within a host use all of it.
 #pragma once
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <span>
@@ -22,19 +25,11 @@ namespace rankcast::inline v0::mpi {
 class host {
  public:
   /// Collective over the link's processes. Ranks whose memory cannot be shared, for whatever
-  /// reason, count as hosts of their own.
+  /// reason, count as hosts of their own. No MPI communicator is made.
   host(mpi_link& link, const local::settings& sizes, deadline until) {
-    MPI_Comm together = MPI_COMM_NULL;
-    check(
-        MPI_Comm_split_type(link.communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &together),
-        "MPI_Comm_split_type");
-    int rank = 0;
-    int size = 0;
-    check(MPI_Comm_rank(together, &rank), "MPI_Comm_rank");
-    check(MPI_Comm_size(together, &size), "MPI_Comm_size");
-    if (size > 1) meet(together, rank, size, sizes, until);
-    check(MPI_Comm_free(&together), "MPI_Comm_free");
-    agree(link);
+    const std::vector<std::uint64_t> secrets = find_neighbours(link, until);
+    if (neighbours_.size() > 1) meet(link, secrets, sizes, until);
+    agree(link, until);
   }
 
   /// True when this rank shares memory with another one.
@@ -56,15 +51,39 @@ class host {
   }
 
  private:
-  void meet(MPI_Comm together, int rank, int size, const local::settings& sizes, deadline until) {
-    // A name that nobody else can guess; it is used for this moment only.
-    std::uint64_t secret[2] = {};
-    if (rank == 0) {
-      std::random_device random;
-      for (auto& s : secret) s = (std::uint64_t{random()} << 32) | random();
+  // The kernel that runs this process, its network (whose sockets ranks meet by) and its user.
+  [[nodiscard]] static std::uint64_t place_of_this_process() {
+    std::ifstream in("/proc/sys/kernel/random/boot_id");
+    std::string kernel;
+    in >> kernel;
+    struct stat network {};
+    (void)::stat("/proc/self/ns/net", &network);
+    const std::uint64_t parts[] = {rankcast::detail::hash_text(kernel),
+                                   static_cast<std::uint64_t>(network.st_ino), getuid()};
+    return frames::frames_transport::mix(parts);
+  }
+
+  // Who says that it is in the same place; and two numbers of each rank that nobody can guess.
+  [[nodiscard]] std::vector<std::uint64_t> find_neighbours(mpi_link& link, deadline until) {
+    std::random_device random;
+    std::uint64_t mine[3] = {place_of_this_process()};
+    for (int i = 1; i < 3; ++i) mine[i] = (std::uint64_t{random()} << 32) | random();
+    std::vector<std::uint64_t> all = link.exchange(mine, until);
+    for (int r = 0; r < link.size(); ++r) {
+      if (all[3 * static_cast<std::size_t>(r)] == mine[0]) neighbours_.push_back(r);
     }
-    check(MPI_Bcast(secret, 2, MPI_UINT64_T, 0, together), "MPI_Bcast");
-    const std::string name = "mpi " + std::to_string(secret[0]) + std::to_string(secret[1]);
+    return all;
+  }
+
+  // At a place named by the secret of the first of them, which is used for this moment only.
+  void meet(const mpi_link& link, const std::vector<std::uint64_t>& secrets,
+            const local::settings& sizes, deadline until) {
+    const auto first = 3 * static_cast<std::size_t>(neighbours_.front());
+    const std::string name =
+        "mpi " + std::to_string(secrets[first + 1]) + " " + std::to_string(secrets[first + 2]);
+    const auto own = std::find(neighbours_.begin(), neighbours_.end(), link.rank());
+    const int rank = static_cast<int>(own - neighbours_.begin());
+    const int size = static_cast<int>(neighbours_.size());
     const local::meeting_place place(name, rank);
     const auto begin = steady_clock::now();
     try {
@@ -75,28 +94,24 @@ class host {
   }
 
   // Everybody learns who is where; a host on which somebody failed is none.
-  void agree(mpi_link& link) {
-    struct entry {
-      std::uint64_t host;  // 0: none
-      std::int64_t local_rank;
-    };
-    const entry mine{job_ == nullptr ? 0 : job_->identity(), job_ == nullptr ? 0 : job_->rank()};
-    std::vector<entry> all(static_cast<std::size_t>(link.size()));
-    check(MPI_Allgather(&mine, 2, MPI_UINT64_T, all.data(), 2, MPI_UINT64_T, link.communicator()),
-          "MPI_Allgather");
-    local_ranks_.assign(all.size(), -1);
+  void agree(mpi_link& link, deadline until) {
+    const std::uint64_t mine[] = {job_ == nullptr ? 0 : job_->identity(),
+                                  job_ == nullptr ? 0 : static_cast<std::uint64_t>(job_->rank())};
+    const std::vector<std::uint64_t> all = link.exchange(mine, until);
+    local_ranks_.assign(static_cast<std::size_t>(link.size()), -1);
     if (job_ == nullptr) return;
     int found = 0;
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      if (all[r].host != mine.host) continue;
-      local_ranks_[r] = static_cast<int>(all[r].local_rank);
+    for (std::size_t r = 0; r < local_ranks_.size(); ++r) {
+      if (all[2 * r] != mine[0]) continue;
+      local_ranks_[r] = static_cast<int>(all[2 * r + 1]);
       ++found;
     }
     if (found == job_->size()) return;
-    local_ranks_.assign(all.size(), -1);
+    local_ranks_.assign(local_ranks_.size(), -1);
     job_ = nullptr;
   }
 
+  std::vector<int> neighbours_;
   std::shared_ptr<local::job> job_;
   std::vector<int> local_ranks_;
 };

@@ -15,6 +15,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,10 +41,24 @@ class mpi_link final : public frames::link {
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     spins_ = spins_of_this_host(size_);
     ended_.resize(static_cast<std::size_t>(size_));
-    require_same_build(first, limit);
+    require_same_build(limit);
   }
   mpi_link(const mpi_link&) = delete;
   mpi_link& operator=(const mpi_link&) = delete;
+
+  /// Some numbers of each process to all, while the link is made: those of rank 0, of rank 1, ...
+  [[nodiscard]] std::vector<std::uint64_t> exchange(std::span<const std::uint64_t> mine,
+                                                    deadline limit) {
+    auto h = std::make_unique<handshake>();
+    h->mine.assign(mine.begin(), mine.end());
+    h->all.resize(mine.size() * static_cast<std::size_t>(size_));
+    const int n = static_cast<int>(mine.size());
+    check(MPI_Iallgather(h->mine.data(), n, MPI_UINT64_T, h->all.data(), n, MPI_UINT64_T, comm_,
+                         &h->request),
+          "MPI_Iallgather");
+    complete(h, limit, "MPI_Iallgather");
+    return std::move(h->all);
+  }
 
   /// Whether MPI takes calls of all threads. Throws usage_error when it does not, and this is not
   /// the thread that initialised it.
@@ -57,8 +72,6 @@ class mpi_link final : public frames::link {
     return false;
   }
 
-  /// The private duplicate.
-  [[nodiscard]] MPI_Comm communicator() const noexcept { return comm_; }
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
 
@@ -146,7 +159,7 @@ class mpi_link final : public frames::link {
   struct handshake {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Comm comm = MPI_COMM_NULL;
-    std::uint64_t mine = 0;
+    std::vector<std::uint64_t> mine;
     std::vector<std::uint64_t> all;
   };
   struct outgoing {
@@ -202,18 +215,14 @@ class mpi_link final : public frames::link {
   }
 
   // All processes speak the same frames, in the same byte order.
-  void require_same_build(std::unique_ptr<handshake>& h, deadline limit) {
-    h->mine =
-        (std::uint64_t{RANKCAST_VERSION_MAJOR} << 48 | std::uint64_t{RANKCAST_VERSION_MINOR} << 40 |
-         std::uint64_t{sizeof(frames::frame_header)} << 32 | frames::frame_header{}.magic);
-    h->all.resize(static_cast<std::size_t>(size_));
-    check(MPI_Iallgather(&h->mine, 1, MPI_UINT64_T, h->all.data(), 1, MPI_UINT64_T, comm_,
-                         &h->request),
-          "MPI_Iallgather");
-    complete(h, limit, "MPI_Iallgather");
+  void require_same_build(deadline limit) {
+    const std::uint64_t mine[] = {
+        std::uint64_t{RANKCAST_VERSION_MAJOR} << 48 | std::uint64_t{RANKCAST_VERSION_MINOR} << 40 |
+        std::uint64_t{sizeof(frames::frame_header)} << 32 | frames::frame_header{}.magic};
+    const std::vector<std::uint64_t> all = exchange(mine, limit);
     std::vector<int> others;
     for (int r = 0; r < size_; ++r) {
-      if (h->all[static_cast<std::size_t>(r)] != h->mine) others.push_back(r);
+      if (all[static_cast<std::size_t>(r)] != mine[0]) others.push_back(r);
     }
     if (!others.empty()) {
       throw mismatch_error(
