@@ -192,9 +192,9 @@ rankcast::operation operation_of(rankcast::opcode code, int root, halves& h, boo
 
 // Helps a started call along for a while, and then no more for so long that its peer gives up.
 void stop_half_way(rankcast::work& w) {
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 40; ++i) {  // time for a reader on a busy machine to take something
     EXPECT_FALSE(w.test());
-    std::this_thread::sleep_for(2ms);
+    std::this_thread::sleep_for(5ms);
   }
   std::this_thread::sleep_for(late);
 }

@@ -272,6 +272,14 @@ TEST(lent_communicators, adopted_by_some_processes_only) {
     }
   }
   moves_large_data(mpi::world(limited("world")));
+  // The duplicate that some have given up may be complete on others only: Open MPI 4.1 does not
+  // survive the next one then. Groups within a host do not drive MPI, so that is done here.
+  const auto until = rankcast::steady_clock::now() + 300ms;
+  while (rankcast::steady_clock::now() < until) {
+    int there = 0;
+    mpi::check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE),
+               "MPI_Iprobe");
+  }
 }
 
 // MPI writes to where it was told to when the last process comes, be this one still waiting or not.
