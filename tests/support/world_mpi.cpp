@@ -1,5 +1,6 @@
 // Ranks as MPI processes: the job is started once for a whole program, every process runs every
 // test, and a world of n ranks is made of the first n processes. With a main of its own.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <thread>
@@ -63,7 +64,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
     group.shared_sizes.chunk_bytes = options.chunk_bytes;
     group.shared_sizes.stage_bytes = 4 * options.eager_bytes;
     group.shared_sizes.ring_bytes = 8 * options.chunk_bytes;
-    group.shared_sizes.pipe_bytes = 512;
+    group.shared_sizes.pipe_bytes = std::max<std::size_t>(512, 4 * options.chunk_bytes);
     rankcast::communicator world = mpi::adopt(lent, group);
     try {
       function(world);

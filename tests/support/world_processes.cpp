@@ -1,6 +1,7 @@
 // Ranks as processes of this host: the test program forks itself before it begins, every process
 // runs every test, and a world of n ranks is joined by the first n processes. With a main of its
 // own.
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -41,7 +42,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
     run.sizes.slot_bytes = options.eager_bytes / 4;
     run.sizes.stage_bytes = 4 * options.eager_bytes;
     run.sizes.ring_bytes = 8 * options.chunk_bytes;
-    run.sizes.pipe_bytes = 512;
+    run.sizes.pipe_bytes = std::max<std::size_t>(512, 4 * options.chunk_bytes);
     const std::string job = "test " + std::to_string(first_process) + " " + std::to_string(worlds);
     rankcast::communicator world = rankcast::join(job, all.rank(), ranks, run);
     try {
