@@ -179,14 +179,8 @@ struct pair_line {
   alignas(apart) std::atomic<std::uint64_t> taken;  // of the owner's stream ring, by the reader
 };
 
+/// What belongs to no rank.
 struct board_header {
-  static constexpr std::uint64_t right_magic = 0x72616e6b63617374u;
-
-  std::uint64_t magic;
-  std::uint64_t layout_hash;
-  std::int32_t ranks;
-  std::int32_t spins;
-  settings sizes;
   alignas(apart) std::atomic<int> state;     // 0: open; r + 1: revoked by rank r
   alignas(apart) std::atomic<int> departed;  // ranks that use the board no more
 };
