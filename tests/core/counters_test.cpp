@@ -72,6 +72,9 @@ TEST(counters, know_waiting_from_moving) {
       EXPECT_GT(world.counters().waiting, std::chrono::milliseconds(200));
     }
     EXPECT_LT(world.counters().moving, std::chrono::milliseconds(200));
+    std::vector<float> large(1'000'000, 1.0f);
+    rankcast::all_reduce(world, large);
+    EXPECT_GT(world.counters().moving, std::chrono::nanoseconds(0));
     EXPECT_EQ(world.health(), std::vector<rankcast::rank_state>(2, rankcast::rank_state::alive));
     rankcast::barrier(world);
   });

@@ -173,7 +173,9 @@ class letter final : public flight {
     }
     if (found == nullptr) return false;
     const std::uint64_t before = counters_.bytes_received;
+    const auto begin = steady_clock::now();
     open(*found);
+    counters_.moving += steady_clock::now() - begin;
     if (op_.root == rank_) counters_.bytes_received = before;  // nothing came from anybody else
     found->state.store(envelope::phase::done, std::memory_order_seq_cst);
     if (op_.root != rank_) group_.ring(op_.root);

@@ -18,9 +18,13 @@ inline bool call::advance(bool turn) {
   if (phase_ == phase::move) {
     const std::uint64_t before = desk_.counters.bytes_received;
     const std::uint64_t written = desk_.streams.written();
+    const bool timed = op_->begun != steady_clock::time_point{};  // of much data
+    const auto begin = timed ? steady_clock::now() : steady_clock::time_point{};
     move_data();
-    went_on = went_on || phase_ != phase::move || before != desk_.counters.bytes_received ||
-              written != desk_.streams.written();
+    const bool moved_on = phase_ != phase::move || before != desk_.counters.bytes_received ||
+                          written != desk_.streams.written();
+    if (timed && moved_on) desk_.counters.moving += steady_clock::now() - begin;
+    went_on = went_on || moved_on;
   }
   if (phase_ == phase::slices && collect_slices()) {
     consume();
