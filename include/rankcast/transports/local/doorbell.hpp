@@ -17,12 +17,22 @@
 
 namespace rankcast::inline v0::local {
 
-/// CPUs this process may run on.
-[[nodiscard]] inline int usable_cpus() noexcept {
+/// The CPUs this process may run on; none when that is not known.
+[[nodiscard]] inline cpu_set_t own_cpus() noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) CPU_ZERO(&set);
+  return set;
+}
+/// Their number, at least 1.
+[[nodiscard]] inline int usable_cpus() noexcept {
+  const cpu_set_t set = own_cpus();
   return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+/// How often a rank looks before it gives its CPU away: with fewer CPUs than ranks a spinning one
+/// keeps the one it waits for from running.
+[[nodiscard]] constexpr int spins_for(int ranks, int cpus) noexcept {
+  return ranks <= cpus ? 2000 : 0;
 }
 
 inline void relax_cpu() noexcept {

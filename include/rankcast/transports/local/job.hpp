@@ -89,7 +89,7 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     std::random_device random;
     h.identity = (std::uint64_t{random()} << 32) | random() | 1;
     h.ranks = ranks;
-    h.spins = ranks <= usable_cpus() ? 2000 : 0;
+    h.spins = spins_for(ranks, usable_cpus());
     h.sizes = sizes;
     h.pipes_offset = control;
     h.world_offset = control + pipe_part;

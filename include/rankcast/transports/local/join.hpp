@@ -39,6 +39,7 @@ struct hello {
   std::uint64_t layout_hash = job::layout_hash();
   std::int32_t rank = 0;
   std::int32_t size = 0;
+  cpu_set_t cpus = own_cpus();  // launchers bind each rank to CPUs of its own
 };
 struct welcome {
   std::int32_t refused = 0;
@@ -220,6 +221,7 @@ class guest_list {
     const std::string wrong = refusal(h);
     if (wrong.empty()) {
       come_[static_cast<std::size_t>(h.rank)] = std::move(guest);
+      CPU_OR(&cpus_, &cpus_, &h.cpus);
       return;
     }
     const std::string who = "a process that came as rank " + std::to_string(h.rank);
@@ -238,6 +240,9 @@ class guest_list {
     return ranks;
   }
   [[nodiscard]] const std::string& notes() const noexcept { return notes_; }
+
+  /// CPUs that they and this process may run on, all together.
+  [[nodiscard]] int cpus() const noexcept { return CPU_COUNT(&cpus_); }
 
   void refuse_all(const std::string& why) const noexcept {
     for (const descriptor& d : come_) {
@@ -281,6 +286,7 @@ class guest_list {
   const meeting_place& place_;
   int size_;
   std::vector<descriptor> come_;  // by rank
+  cpu_set_t cpus_ = own_cpus();
   std::string notes_;
 };
 
@@ -310,6 +316,7 @@ class guest_list {
   try {
     auto j = std::make_shared<job>(job::lay_out(size, sizes), 0);
     j->keep(std::move(name));
+    j->header().spins = spins_for(size, guests.cpus());
     guests.welcome_all(*j);
     return j;
   } catch (const error& e) {  // without memory for all of them

@@ -33,8 +33,7 @@ struct run_options {
   std::vector<int> members(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) members[static_cast<std::size_t>(r)] = r;
   std::string text = "group '" + options.name + "' of " + std::to_string(ranks);
-  // With fewer cores than ranks a spinning rank keeps the one it waits for from running.
-  const int spins = ranks <= local::usable_cpus() ? 2000 : 0;
+  const int spins = local::spins_for(ranks, local::usable_cpus());
   const auto shared =
       local::heap_premises::make(ranks, text, local::sound(options.sizes, ranks), spins);
   std::vector<communicator> result;
