@@ -1,5 +1,5 @@
-/// Ranks as processes of this host: a program forks itself, and what goes wrong in one of them is an
-/// error that names it.
+/// Ranks as processes of this host: a program forks itself, and what goes wrong in one of them is
+/// an error that names it.
 ///   build/release/examples/quickstart/processes
 #include <rankcast/processes.hpp>
 
