@@ -213,11 +213,11 @@ inline void copy_elements(std::byte* target, const layout& target_layout, std::i
                           const std::byte* source, const layout& source_layout,
                           std::int64_t source_first, std::int64_t count,
                           std::size_t element_bytes) {
+  if (count <= 0) return;  // there may be no address
   if (target_layout.is_contiguous() && source_layout.is_contiguous()) {
     std::byte* out = target + target_first * static_cast<std::int64_t>(element_bytes);
     const std::byte* in = source + source_first * static_cast<std::int64_t>(element_bytes);
-    if (out != in && count > 0)
-      std::memcpy(out, in, static_cast<std::size_t>(count) * element_bytes);
+    if (out != in) std::memcpy(out, in, static_cast<std::size_t>(count) * element_bytes);
     return;
   }
   run_walker to(target_layout, target_first);

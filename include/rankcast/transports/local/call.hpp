@@ -264,15 +264,8 @@ class call final : public flight {
 
   // Elements [first, first + count) of a buffer, one after the other.
   void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count) const {
-    if (count == 0) return;  // there may be no address
-    const std::size_t size = size_of(op_->type);
-    if (from.elements_layout.is_contiguous()) {
-      std::memcpy(to, from.address + static_cast<std::size_t>(first) * size,
-                  static_cast<std::size_t>(count) * size);
-      return;
-    }
     copy_elements(to, layout::flat(count), 0, from.address, from.elements_layout, first, count,
-                  size);
+                  size_of(op_->type));
   }
 
   // Where `bytes` of small data go; null when they are not small.

@@ -43,12 +43,7 @@ inline call::moved call::move_direct() {
       const std::byte* data =
           data_on_board(group_, r, s) + static_cast<std::size_t>(from) * element_bytes;
       desk_.counters.bytes_received += bytes;
-      if (out_layout.is_contiguous()) {
-        if (bytes != 0)
-          std::memcpy(out + static_cast<std::size_t>(to) * element_bytes, data, bytes);
-      } else {
-        copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);
-      }
+      copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);
       return;
     }
     transfer t;

@@ -93,8 +93,8 @@ outcome::kind be_rank(F& function, communicator world, std::string& text,
 ///          first cause is thrown here: rank 0's own exception as it is, another rank's as
 ///          remote_error with its text, peer_lost_error with the signal where its process was
 ///          killed.
-/// Cost     the forks; shared memory, about 0.3 MiB per rank, and 0.4 MiB more when a rank first
-///          sends large data.
+/// Cost     the forks; shared memory, about 0.1 MiB per rank and 33 KiB per ordered pair of ranks,
+///          and up to 0.4 MiB more for each rank that sends.
 template <class F>
   requires std::invocable<F&, communicator&>
 void fork_ranks(int ranks, F&& function, const run_options& options = {}) {

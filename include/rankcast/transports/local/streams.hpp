@@ -298,15 +298,9 @@ inline bool call::take_blocks(std::span<const std::int64_t> counts) {
 inline bool call::take(int source, int part, std::int64_t to_first) {
   const std::size_t element_bytes = size_of(op_->type);
   const auto put = [&](const std::byte* data, std::int64_t first, std::int64_t count) {
-    const auto bytes = static_cast<std::size_t>(count) * element_bytes;
-    if (op_->receive.elements_layout.is_contiguous()) {
-      std::memcpy(op_->receive.address + static_cast<std::size_t>(first) * element_bytes, data,
-                  bytes);
-    } else {
-      copy_elements(op_->receive.address, op_->receive.elements_layout, first, data,
-                    layout::flat(count), 0, count, element_bytes);
-    }
-    desk_.counters.bytes_received += bytes;
+    copy_elements(op_->receive.address, op_->receive.elements_layout, first, data,
+                  layout::flat(count), 0, count, element_bytes);
+    desk_.counters.bytes_received += static_cast<std::size_t>(count) * element_bytes;
   };
   if (part == 0 && theirs(source).how != form::streams) {
     inflow& f = parts_[0].in[static_cast<std::size_t>(source)];

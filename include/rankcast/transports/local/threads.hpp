@@ -26,7 +26,8 @@ struct run_options {
 };
 
 /// One communicator per rank of a new group of threads. Each is to be used by one thread at a time.
-/// Throws usage_error for fewer than one rank. Cost: memory of the group, about 30 KiB per rank.
+/// Throws usage_error for fewer than one rank. Cost: a board (local/board.hpp), whose pages are
+/// taken when they are used.
 [[nodiscard]] inline std::vector<communicator> thread_ranks(int ranks,
                                                             const run_options& options = {}) {
   if (ranks < 1) throw usage_error("thread_ranks: " + std::to_string(ranks) + " ranks asked for");

@@ -345,12 +345,7 @@ class local_transport final : public transport, private waiter {
 
   // Nothing moves: has a deadline passed, or has somebody gone for whom we wait?
   void give_up_if_due() {
-    for (const flying& f : calls_) {
-      if (auto cause = f.which->hopeless()) {
-        claim(*group_, rank_, *cause);
-        throw group_revoked{};
-      }
-    }
+    give_calls_up_if_due();
     if (letters_.empty()) return;
     for (const auto& l : letters_) l->look_for_peer();
     advance_letters();

@@ -35,7 +35,6 @@ class host {
   /// True when this rank shares memory with another one.
   [[nodiscard]] bool shares_memory() const noexcept { return job_ != nullptr; }
   [[nodiscard]] local::job& job() const noexcept { return *job_; }
-  [[nodiscard]] const std::shared_ptr<local::job>& shared_job() const noexcept { return job_; }
   /// The number in the job of a rank of the link, -1 for one of another host.
   [[nodiscard]] int local_rank(int link_rank) const noexcept {
     return local_ranks_[static_cast<std::size_t>(link_rank)];
