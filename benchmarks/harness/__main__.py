@@ -30,7 +30,8 @@ def words(text):
 def options():
     parser = argparse.ArgumentParser(prog="tools/bench", description="rankcast against its peers, "
                                      "measured in turns in one run.")
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: two or three minutes")
+    parser.add_argument("--quick", action="store_true",
+                        help="fewer sizes and rounds: two or three minutes")
     parser.add_argument("--json", metavar="FILE", help="write the rows there, too")
     parser.add_argument("--ranks", type=numbers, default="2,4,8", metavar="N,...",
                         help="the first number gets everything, the others the tensors; "

@@ -2,14 +2,12 @@
 // back for a while, as networks do: the protocol of the transports across processes, where
 // sanitizers can see it.
 #include <deque>
-#include <exception>
 #include <limits>
 #include <mutex>
 #include <random>
 #include <thread>
 
-#include "rankcast/transports/frames/transport.hpp"
-#include "support/world.hpp"
+#include "support/frames_ranks.hpp"
 
 namespace support {
 namespace {
@@ -78,33 +76,10 @@ class queue_link final : public rankcast::frames::link {
 void run_world(int ranks, const std::function<void(rankcast::communicator&)>& function,
                const world_options& options) {
   const auto shared = std::make_shared<wires>(ranks);
-  std::vector<int> members;
-  for (int r = 0; r < ranks; ++r) members.push_back(r);
-  rankcast::frames::settings sizes;
-  sizes.eager_bytes = options.eager_bytes;
-  sizes.chunk_bytes = options.chunk_bytes;
-  sizes.chunks_ahead = 3;
-  sizes.flat_ranks = options.flat_ranks;
-  std::mutex mutex;
-  std::exception_ptr cause;
-  const auto body = [&](int rank) {
-    rankcast::communicator world(std::make_shared<rankcast::frames::frames_transport>(
-                                     std::make_shared<queue_link>(shared, rank), 1, rank, members,
-                                     "group 'world' of " + std::to_string(ranks), sizes),
-                                 "world", members, rank, options.default_timeout,
-                                 options.completion);
-    try {
-      function(world);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (cause == nullptr) cause = std::current_exception();
-      world.revoke("a rank of the test threw");
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r) threads.emplace_back(body, r);
-  for (auto& t : threads) t.join();
-  if (cause != nullptr) std::rethrow_exception(cause);
+  run_over_links(
+      ranks, function, options,
+      [&](int rank) { return std::make_shared<queue_link>(shared, rank); },
+      [](rankcast::frames::link&) {});
 }
 
 int most_ranks() {
