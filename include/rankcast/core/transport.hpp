@@ -22,7 +22,9 @@ struct transport_counters {
   std::uint64_t bytes_sent = 0;         // payload that this rank offered to others
   std::uint64_t bytes_received = 0;     // payload that this rank took from others
   std::chrono::nanoseconds waiting{0};  // inside calls, for peers
-  std::chrono::nanoseconds moving{0};   // inside calls, copying and folding
+  // Inside calls, copying and folding; small calls may be left out, for looking at a clock takes
+  // longer than they do.
+  std::chrono::nanoseconds moving{0};
 };
 
 enum class rank_state : std::uint8_t { alive, left, closed };

@@ -381,7 +381,7 @@ class local_transport final : public transport, private waiter {
     if (moved) return;
     if (attempt < group_->spin_limit) relax_cpu();
     else if (attempt < group_->spin_limit + yields) sched_yield();
-    else
+    else  // a ring that comes before the sleep is missed, for a millisecond
       group_->bell(rank_).sleep(std::chrono::milliseconds(1), group_->across_processes,
                                 [] { return false; });
   }
