@@ -70,10 +70,7 @@ class RANKCAST_API communicator {
   void set_default_timeout(timeout limit) { get("set_default_timeout").default_timeout = limit; }
   /// The limit a call made now by this thread, without one of its own, would have.
   [[nodiscard]] timeout effective_timeout(timeout of_call = {}) const {
-    const state& s = get("effective_timeout");
-    return of_call.or_else(scoped_timeout::find(s.id))
-        .or_else(s.default_timeout)
-        .or_else(library_timeout());
+    return effective_timeout(get("effective_timeout"), of_call);
   }
   [[nodiscard]] completion default_completion() const {
     return get("default_completion").default_completion;
@@ -221,17 +218,25 @@ class RANKCAST_API communicator {
     return std::string(rankcast::name(op.code)) + " on " + text(*state_);
   }
 
+  static timeout effective_timeout(const state& s, timeout of_call) noexcept {
+    if (of_call.is_set()) return of_call;
+    if (const timeout scoped = scoped_timeout::find(s.id); scoped.is_set()) return scoped;
+    return s.default_timeout.is_set() ? s.default_timeout : library_timeout();
+  }
+
   void prepare(transport& t, operation& op, const call_options& options) const {
     op.begun = {};
-    op.limit = effective_timeout(options.timeout);
+    op.limit = effective_timeout(*state_, options.timeout);
     op.completion = options.completion == completion::group_default ? state_->default_completion
                                                                     : options.completion;
+    if (!detail::plainly_sound(op, t.rank(), t.size())) require_sound(t, op);
+  }
+  void require_sound(transport& t, const operation& op) const {
     const std::string wrong = check_operation(op, t.rank(), t.size());
-    if (!wrong.empty()) {
-      const std::string text = call_text(op) + ": " + wrong;
-      if (!is_point_to_point(op.code)) t.refuse(op, text);
-      throw usage_error(text);
-    }
+    if (wrong.empty()) return;
+    const std::string text = call_text(op) + ": " + wrong;
+    if (!is_point_to_point(op.code)) t.refuse(op, text);
+    throw usage_error(text);
   }
 
   // What each rank tells the others when a group is cut.

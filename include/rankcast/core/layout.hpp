@@ -80,6 +80,7 @@ struct layout {
   }
 
   [[nodiscard]] std::int64_t elements() const noexcept {
+    if (dimensions == 1) [[likely]] return shape[0];
     std::int64_t n = 1;
     for (int d = 0; d < dimensions; ++d) n *= extent(d);
     return n;
@@ -93,6 +94,7 @@ struct layout {
   }
 
   [[nodiscard]] bool is_contiguous() const noexcept {
+    if (dimensions == 1) [[likely]] return strides[0] == 1 || shape[0] <= 1;
     if (elements() == 0) return true;
     std::int64_t expected = 1;
     for (int d = dimensions; d-- > 0;) {
@@ -207,6 +209,28 @@ void for_each_run(const layout& l, std::int64_t first, std::int64_t count, F&& f
   }
 }
 
+namespace detail {
+
+// Of layouts that do not lie in one piece.
+inline void copy_runs(std::byte* target, const layout& target_layout, std::int64_t target_first,
+                      const std::byte* source, const layout& source_layout,
+                      std::int64_t source_first, std::int64_t count, std::size_t element_bytes) {
+  run_walker to(target_layout, target_first);
+  run_walker from(source_layout, source_first);
+  const auto size = static_cast<std::int64_t>(element_bytes);
+  while (count > 0) {
+    const std::int64_t n = std::min({to.run(), from.run(), count});
+    std::byte* out = target + to.offset() * size;
+    const std::byte* in = source + from.offset() * size;
+    if (out != in) std::memcpy(out, in, static_cast<std::size_t>(n * size));
+    to.advance(n);
+    from.advance(n);
+    count -= n;
+  }
+}
+
+}  // namespace detail
+
 /// Copies `count` elements of `element_bytes` each, from position `source_first` of one layout to
 /// position `target_first` of another, both counted in row-major order. No allocation.
 inline void copy_elements(std::byte* target, const layout& target_layout, std::int64_t target_first,
@@ -220,18 +244,8 @@ inline void copy_elements(std::byte* target, const layout& target_layout, std::i
     if (out != in) std::memcpy(out, in, static_cast<std::size_t>(count) * element_bytes);
     return;
   }
-  run_walker to(target_layout, target_first);
-  run_walker from(source_layout, source_first);
-  const auto size = static_cast<std::int64_t>(element_bytes);
-  while (count > 0) {
-    const std::int64_t n = std::min({to.run(), from.run(), count});
-    std::byte* out = target + to.offset() * size;
-    const std::byte* in = source + from.offset() * size;
-    if (out != in) std::memcpy(out, in, static_cast<std::size_t>(n * size));
-    to.advance(n);
-    from.advance(n);
-    count -= n;
-  }
+  detail::copy_runs(target, target_layout, target_first, source, source_layout, source_first, count,
+                    element_bytes);
 }
 
 /// True when two positions of the layout are the same address. Exact; allocates one bit per

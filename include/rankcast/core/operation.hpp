@@ -234,6 +234,46 @@ struct block {
   return b;
 }
 
+namespace detail {
+
+// A quick yes for calls on buffers that lie in one piece each; all others are looked at in detail.
+[[nodiscard]] inline bool plainly_sound(const operation& op, int rank, int size) noexcept {
+  if (!op.counts.empty() || is_message(op)) return false;
+  if (has_root(op.code) && static_cast<unsigned>(op.root) >= static_cast<unsigned>(size)) {
+    return false;
+  }
+  const auto flat = [](const buffer& b) {
+    return b.given && b.memory == memory_kind::host && b.elements_layout.dimensions == 1 &&
+           b.elements_layout.strides[0] == 1;
+  };
+  const std::int64_t sent = flat(op.send) ? op.send.elements_layout.shape[0] : -1;
+  const std::int64_t received = flat(op.receive) ? op.receive.elements_layout.shape[0] : -1;
+  const auto apart = [&] {
+    const auto bytes = static_cast<std::int64_t>(size_of(op.send.type));
+    return op.send.type == op.receive.type &&
+           (op.send.address + sent * bytes <= op.receive.address ||
+            op.receive.address + received * bytes <= op.send.address);
+  };
+  const bool at_root = rank == op.root;
+  switch (op.code) {
+    case opcode::barrier: return true;
+    case opcode::broadcast:
+      return (at_root ? sent : received) >= 0 && !(at_root ? op.receive : op.send).given;
+    case opcode::scatter:
+      return received >= 0 && (at_root ? sent == size * received && apart() : !op.send.given);
+    case opcode::gather:
+      return sent >= 0 && (at_root ? received == size * sent && apart() : !op.receive.given);
+    case opcode::all_gather: return sent >= 0 && received == size * sent && apart();
+    case opcode::all_reduce:
+      return sent >= 0 && sent == received &&
+             ((op.send.address == op.receive.address && op.send.type == op.receive.type) ||
+              apart());
+    default: return false;
+  }
+}
+
+}  // namespace detail
+
 /// What is wrong with a call as this rank made it, found without any communication; empty when
 /// nothing is. (What ranks disagree on is found by `compare_calls`, agreement.hpp.)
 [[nodiscard]] inline std::string check_operation(const operation& op, int rank, int size) {

@@ -4,6 +4,7 @@
 /// Every cache line has one writer, but for the state word, the doorbells and the claims.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +31,8 @@ enum class checks : std::uint8_t { on, off };
 /// Sizes that decide how data moves; the same for all ranks of a group.
 struct settings {
   std::size_t slot_bytes = 272;          // up to here they stand beside the call itself
-  std::size_t eager_bytes = 12 * 1024;   // up to here a sender's data is copied and it goes on
+  std::size_t eager_bytes = 12 * 1024;   // up to here a sender never waits for its readers
+  std::size_t lend_bytes = 768;          // up to here data are copied before anybody asks (threads)
   std::size_t chunk_bytes = 256 * 1024;  // between two looks at the state word
   std::size_t stage_bytes = 128 * 1024;  // of small data of several calls, per rank
   std::size_t ring_bytes = 256 * 1024;   // of large data on their way, per rank (processes)
@@ -48,65 +50,81 @@ enum class form : std::uint8_t {
   streams,  // they come through its stream ring
 };
 
-/// What a rank shows of one call. Written before `sequence` says so, unchanged until all ranks
-/// have released the call. The first line is all that a reader needs of a small call.
-struct slot {
-  static constexpr std::size_t room = 272;
-
-  alignas(64) std::atomic<std::uint64_t> sequence;  // of the call, plus one
-  std::uint64_t fingerprint;                        // of what must agree, but for the elements
-  std::int64_t elements;                            // of this rank's own block
-  std::uint64_t bytes;                              // of all that it gives
+/// What a rank says of one call: all that a reader needs of a small one.
+struct slot_head {
+  std::uint64_t fingerprint;  // of what must agree, but for the elements
+  std::int64_t elements;      // of this rank's own block
+  std::uint64_t bytes;        // of all that it gives
   std::uint64_t place;  // staged: position in the ring; lent: the address of the data or message
   form how;
   bool plain;  // neither refused nor with counts of its own
   bool refused;
   bool flat;  // what is lent, and where the result goes, lie in one piece
+};
+
+/// What a rank shows of one call. Written before `sequence` says so, unchanged until all ranks
+/// have released the call. The head, the sequence and the first data share a line and are written
+/// last, all at once: a waiting reader would take the line away in between.
+struct alignas(64) slot : slot_head {
+  static constexpr std::size_t room = 272;
+  static constexpr std::size_t in_line = 16;  // of the data
+
+  std::atomic<std::uint64_t> sequence;  // of the call, plus one
   alignas(8) std::byte data[room];
 
-  /// Of lent data: the address of this rank's receive buffer.
-  [[nodiscard]] std::uint64_t result() const noexcept {
-    std::uint64_t address = 0;
-    std::memcpy(&address, data, sizeof address);
-    return address;
+  /// Into `data`.
+  void put(const std::byte* from, std::size_t n) noexcept {
+    if (n > in_line) std::memcpy(data + in_line, from + in_line, n - in_line);
+    if (n != 0) std::memcpy(data, from, std::min(n, in_line));
   }
+  void publish(const slot_head& head, std::uint64_t call) noexcept {
+    static_cast<slot_head&>(*this) = head;
+    sequence.store(call + 1, std::memory_order_release);
+  }
+
+  /// Of lent data, in the same line.
+  struct loan {
+    std::uint64_t result;  // the address of this rank's receive buffer
+    // Where the data are now in the stage ring, plus one: a lender who does not want to wait any
+    // longer takes small data back. Readers look with their mark raised.
+    std::atomic<std::uint64_t> recalled;
+  };
+  [[nodiscard]] loan& lent() noexcept { return *reinterpret_cast<loan*>(data); }
+  [[nodiscard]] const loan& lent() const noexcept { return *reinterpret_cast<const loan*>(data); }
 };
-static_assert(offsetof(slot, data) == 48 && sizeof(slot) == 320);
+static_assert(sizeof(slot) == 320 && sizeof(slot_head) == 40);
+static_assert(sizeof(slot::loan) == slot::in_line && slot::room == 320 - 64 + slot::in_line);
 
 /// A text in a rank's table of names; 0 is none.
 using name_place = std::uint32_t;
 
-/// The rest of a call: what is read only where ranks disagree, or where data are lent.
+/// The rest of a call: what is read only where ranks disagree, or where data are lent. One line is
+/// written for each call, so that 64 of them stay in the cache.
 struct alignas(64) detail_of_call {
   std::atomic<std::uint64_t> sequence;  // of the call whose details are complete, plus one
-  opcode code;
-  bool message;
-  bool uneven;
-  bool failed;        // `text` says how
-  bool slice_failed;  // likewise, before the slices are exchanged
-  dtype type;
-  std::uint8_t dimensions;  // of the own block
+  std::uint64_t reduction_hash;
+  std::uint64_t type_hash;
+  std::uint64_t counts_hash;
   std::int32_t root;
   std::int32_t line;
   name_place file;
   name_place reduction_name;
   name_place type_name;
-  std::uint64_t reduction_hash;
-  std::uint64_t counts_hash;
-  std::uint64_t type_hash;
-  std::atomic<std::uint64_t> stream_begin[2];  // where in the ring a stream begins, plus one
+  opcode code;
+  dtype type;
+  bool message;
+  bool uneven;
+  std::uint8_t dimensions;  // of the own block; one: as many as the slot says
+  bool failed;              // `text` says how
+  bool slice_failed;        // likewise, before the slices are exchanged
+
+  alignas(64) std::atomic<std::uint64_t> stream_begin[2];  // where in the ring one begins, plus one
   std::int64_t shape[max_dimensions];
   layout given;    // of what is lent
   layout wanted;   // of the receive buffer
   char text[512];  // of a refusal or failure
-
-  void begin() noexcept {
-    failed = false;
-    slice_failed = false;
-    stream_begin[0].store(0, std::memory_order_relaxed);
-    stream_begin[1].store(0, std::memory_order_relaxed);
-  }
 };
+static_assert(offsetof(detail_of_call, stream_begin) == 64);
 
 /// Text that ranks read of each other: where calls stand, how reductions and types are called.
 struct name_table {
@@ -213,7 +231,7 @@ class board {
   [[nodiscard]] static constexpr std::uint64_t layout_hash() noexcept {
     std::uint64_t h = 0xcbf29ce484222325u;
     for (const std::uint64_t v :
-         {std::uint64_t{1}, std::uint64_t{sizeof(slot)}, std::uint64_t{sizeof(detail_of_call)},
+         {std::uint64_t{2}, std::uint64_t{sizeof(slot)}, std::uint64_t{sizeof(detail_of_call)},
           std::uint64_t{sizeof(member)}, std::uint64_t{sizeof(pair_line)}, window}) {
       h = (h ^ v) * 0x100000001b3u;
     }

@@ -16,6 +16,7 @@
 
 #include "rankcast/core/partition.hpp"
 #include "rankcast/core/transport.hpp"
+#include "rankcast/transports/local/copying.hpp"
 #include "rankcast/transports/local/flat_message.hpp"
 #include "rankcast/transports/local/group.hpp"
 #include "rankcast/transports/local/mover.hpp"
@@ -43,6 +44,7 @@ struct desk {
   names texts;
   stage_space stage;
   stream_space streams;
+  ring_filler filler;
   waiter& waits;
   transport_counters counters;
   std::vector<message> spare;       // memory of earlier messages
@@ -59,15 +61,25 @@ class call final : public flight {
     op_ = &op;
     sequence_ = sequence;
     done = false;
-    failure = nullptr;
+    if (failure != nullptr) failure = nullptr;
     refusal_.clear();
     phase_ = phase::queued;
+    message_ = is_message(op);
     encoded_ = false;
     borrowed_ = false;
+    recallable_ = false;
     own_failure_ = false;
     streamed_ = false;
+    looks_ = 0;
     if (op.send.given) op.type = op.send.type;
     else if (op.receive.given) op.type = op.receive.type;
+    element_bytes_ = size_of(op.type);
+    sent_ = op.send.given ? op.send.elements() : 0;
+    send_bytes_ = static_cast<std::size_t>(sent_) * element_bytes_;
+    flat_ = (!op.send.given || op.send.elements_layout.is_contiguous()) &&
+            (!op.receive.given || op.receive.elements_layout.is_contiguous());
+    everyone_ = op.completion == completion::everyone || op.code == opcode::close;
+    awaits_ = everyone_ ? peers::all : awaited_by(op);
   }
   /// Becomes a call with an operation of its own.
   void begin_copy(const operation& op, std::uint64_t sequence) {
@@ -86,36 +98,30 @@ class call final : public flight {
   [[nodiscard]] bool released() const noexcept { return phase_ >= phase::drain; }
   /// Peers may be copying what it lent.
   [[nodiscard]] bool lends() const noexcept {
-    return borrowed_ && phase_ != phase::queued && phase_ != phase::complete;
+    return borrowed_ && !recallable_ && phase_ != phase::queued && phase_ != phase::complete;
   }
 
   /// Takes part only to tell the others that this rank cannot.
   void refuse(std::string text) { refusal_ = std::move(text); }
 
   /// Shows the call to the peers, once its slot is free. False when it is not yet.
-  bool publish() {
-    if (phase_ != phase::queued) return true;
-    if (!slot_free()) return false;
-    slot& mine = own_slot();
-    own_detail().begin();
-    show(group_, *op_, mine);
-    if (refusal_.empty() && !offer(mine)) return false;
-    if (!refusal_.empty()) {
-      mine.refused = true;
-      mine.plain = false;
-      put_text(own_detail().text, refusal_);
-    }
-    // Who waits for it sees it now; who sleeps is woken when this rank has gone as far as it can.
-    mine.sequence.store(sequence_ + 1, std::memory_order_release);
-    if (group_.sizes.check == checks::on || !mine.plain) {
-      show_detail(group_, rank_, sequence_, *op_, desk_.texts);
-      own_detail().sequence.store(sequence_ + 1, std::memory_order_release);
-      note();
-    }
-    unrung_ = true;
-    phase_ = phase::agree;
-    return true;
+  bool publish();
+
+  /// Those who sleep learn of what was shown. (The exchange is there for its order: what was
+  /// written before it is seen before the sleepers are looked for.)
+  void ring_if_due() {
+    if (!unrung_) return;
+    std::atomic<std::uint64_t>& own = group_.of(rank_).ticks;
+    own.exchange(own.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    group_.ring_others(rank_);
+    unrung_ = false;
   }
+
+  /// True for calls that `run_small` is for.
+  [[nodiscard]] bool is_small(const operation& op) const noexcept;
+  /// Becomes a call of the program's and carries it out. False when that takes more than `looks`
+  /// looks at the peers, or more than is said in small.hpp: the phases go on from where it is.
+  bool run_small(operation& op, std::uint64_t sequence, int looks);
 
   /// Goes on as far as it can. `turn`: the calls before this one have been released.
   bool advance(bool turn);
@@ -154,8 +160,26 @@ class call final : public flight {
   enum class phase : std::uint8_t { queued, agree, move, slices, verdict, drain, complete };
 
   [[nodiscard]] bool at_root() const noexcept { return rank_ == op_->root; }
-  [[nodiscard]] bool everyone() const noexcept {
-    return op_->completion == completion::everyone || op_->code == opcode::close;
+  /// Whose call this rank has to see before it can go on.
+  enum class peers : std::uint8_t { none, root, all };
+  [[nodiscard]] peers awaited_by(const operation& op) const noexcept {
+    switch (op.code) {
+      case opcode::broadcast:
+      case opcode::scatter: return rank_ == op.root ? peers::none : peers::root;
+      case opcode::gather:
+      case opcode::reduce: return rank_ == op.root ? peers::all : peers::none;
+      default: return peers::all;
+    }
+  }
+  /// True when `f` is of each of them.
+  template <class F>
+  [[nodiscard]] bool all_awaited(F&& f) const {
+    if (awaits_ == peers::none) return true;
+    if (awaits_ == peers::root) return f(op_->root);
+    for (int r = 0; r < group_.size; ++r) {
+      if (r != rank_ && !f(r)) return false;
+    }
+    return true;
   }
   /// Large data are read where they lie; between processes they stream.
   [[nodiscard]] bool direct() const noexcept {
@@ -179,16 +203,6 @@ class call final : public flight {
     group_.ring_others(rank_);
     unrung_ = false;
   }
-  // Those who sleep learn of what was shown. (The exchange is there for its order: what was written
-  // before it is seen before the sleepers are looked for.)
-  void ring_if_due() {
-    if (!unrung_) return;
-    std::atomic<std::uint64_t>& own = group_.of(rank_).ticks;
-    own.exchange(own.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-    group_.ring_others(rank_);
-    unrung_ = false;
-  }
-
   [[nodiscard]] bool slot_free() noexcept {
     if (sequence_ < desk_.released_by_all + window) return true;
     std::uint64_t least = ~std::uint64_t{0};
@@ -210,6 +224,20 @@ class call final : public flight {
            reader() != rank_;
   }
 
+  static constexpr std::size_t most_small = 4096;  // of a buffer
+  bool take_small();
+
+  // What is read of a call only when something is wrong.
+  void tell_details(const slot_head& head) {
+    detail_of_call& d = own_detail();
+    if (group_.sizes.check == checks::off && head.plain) {
+      d.failed = d.slice_failed = false;
+      return;
+    }
+    show_detail(group_, rank_, sequence_, *op_, desk_.texts);
+    d.sequence.store(sequence_ + 1, std::memory_order_release);
+    note();
+  }
   // The flight record, for the errors of others.
   void note() const noexcept {
     member& m = group_.of(rank_);
@@ -220,187 +248,25 @@ class call final : public flight {
     m.last_sequence.store(sequence_ + 1, std::memory_order_relaxed);
   }
 
-  // --- what this rank gives ---
+  // --- what this rank gives (give.hpp) ---
 
-  // Puts small data on the board, and says where large ones are. False when there is no room yet.
-  bool offer(slot& mine) {
-    if (op_->source != nullptr) return offer_message(mine);
-    if (!op_->send.given) return true;
-    const buffer& from = op_->send;
-    const std::size_t bytes = from.bytes();
-    std::byte* place = nullptr;
-    if (gives() && !put_on_board(mine, bytes, place)) return false;
-    desk_.counters.bytes_sent += bytes;
-    mine.bytes = bytes;
-    if (!gives()) return true;  // a root's own share
-    if (place != nullptr) {
-      copy_to(place, from, 0, from.elements());
-      return true;
-    }
-    const bool in_place_exchange =
-        op_->code == opcode::all_to_all && from.address == op_->receive.address;
-    if (in_place_exchange) {  // as they were
-      kept_.resize(bytes);
-      copy_to(kept_.data(), from, 0, from.elements());
-    }
-    if (!direct()) {
-      mine.how = form::streams;
-      return true;
-    }
-    mine.how = form::lent;
-    detail_of_call& d = own_detail();
-    mine.place = reinterpret_cast<std::uintptr_t>(in_place_exchange ? kept_.data() : from.address);
-    const std::uint64_t result = reinterpret_cast<std::uintptr_t>(op_->receive.address);
-    std::memcpy(mine.data, &result, sizeof result);
-    mine.flat = (in_place_exchange || from.elements_layout.is_contiguous()) &&
-                (!op_->receive.given || op_->receive.elements_layout.is_contiguous());
-    if (!mine.flat) {
-      d.given = in_place_exchange ? layout::flat(from.elements()) : from.elements_layout;
-      d.wanted = op_->receive.elements_layout;
-    }
-    borrowed_ = true;
-    return true;
-  }
-
-  // Elements [first, first + count) of a buffer, one after the other.
-  void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count) const {
-    copy_elements(to, layout::flat(count), 0, from.address, from.elements_layout, first, count,
-                  size_of(op_->type));
-  }
-
-  // Where `bytes` of small data go; null when they are not small.
-  bool put_on_board(slot& mine, std::size_t bytes, std::byte*& place) {
-    if (bytes <= group_.sizes.slot_bytes) {
-      mine.how = form::here;
-      place = mine.data;
-    } else if (bytes <= group_.sizes.eager_bytes) {
-      mine.how = form::staged;
-      place = desk_.stage.take(bytes, sequence_, reader(), mine.place);
-      return place != nullptr;
-    }
-    return true;
-  }
-
-  // One message for all readers, or, of a scatter, one for each.
-  bool offer_message(slot& mine) {
-    if (!encoded_) encode(mine);
-    if (!refusal_.empty()) return true;
-    std::size_t bytes = 0;
-    for (const message& m : messages_) bytes += flat_bytes(m);
-    if (mine.how == form::staged) {  // it was written there
-      mine.bytes = bytes;
-      return true;
-    }
-    std::byte* place = nullptr;
-    if (gives() && !put_on_board(mine, bytes, place)) return false;
-    mine.bytes = bytes;
-    if (place != nullptr) {
-      for (const message& m : messages_) place = write_flat(m, place);
-    } else if (direct()) {
-      mine.how = form::lent;
-      mine.place = reinterpret_cast<std::uintptr_t>(messages_.data());
-      borrowed_ = true;
-    } else if (gives()) {
-      mine.how = form::streams;
-      if (one_each()) {  // the readers learn how much each of them gets
-        std::int64_t* sizes = group_.lines.counts(rank_, sequence_);
-        for (int r = 0; r < group_.size; ++r) {
-          sizes[r] = static_cast<std::int64_t>(flat_bytes(messages_[static_cast<std::size_t>(r)]));
-        }
-      }
-    }
-    return true;
-  }
+  bool offer(slot_head& head);
+  bool put_on_board(slot_head& head, std::size_t bytes, std::byte*& place);
+  void lend(slot_head& head);
+  [[nodiscard]] bool recall();
+  bool offer_message(slot_head& head);
+  void encode(slot_head& head);
+  void will_stream(slot_head& head);
+  void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count);
   [[nodiscard]] bool one_each() const noexcept { return op_->code == opcode::scatter; }
 
-  // A message for all is written straight into the stage ring, if there is room and it is small.
-  void encode(slot& mine) {
-    encoded_ = true;
-    messages_.swap(desk_.spare);
-    messages_.resize(one_each() ? static_cast<std::size_t>(group_.size) : 1);
-    group_.ring_others(rank_);  // who sleeps wakes up while this rank encodes
-    constexpr std::size_t prefix = 2 * sizeof(std::uint64_t);
-    const std::size_t most = group_.sizes.eager_bytes;
-    std::byte* room = nullptr;
-    if (gives() && !one_each() && most > prefix) {
-      room = desk_.stage.take(most, sequence_, reader(), mine.place);
-    }
-    std::size_t bytes = 0;
-    try {
-      for (std::size_t i = 0; i < messages_.size(); ++i) {
-        message& m = messages_[i];
-        m.clear();
-        if (room != nullptr) m.place = {room + prefix, most - prefix};
-        op_->source->encode(one_each() ? static_cast<int>(i) : -1, m);
-        bytes += m.bytes();
-      }
-    } catch (...) {
-      failure = std::current_exception();
-      refusal_ =
-          text() + ": rank " + std::to_string(rank_) + " could not encode: " + failure_text();
-      if (room != nullptr) desk_.stage.keep(0);
-      return;
-    }
-    desk_.counters.bytes_sent += bytes;
-    if (room == nullptr) return;
-    // What stands there stays until its readers are through, also when bulk data follow it.
-    const message& m = messages_.front();
-    desk_.stage.keep(m.placed == 0 ? 0 : prefix + m.placed);
-    if (m.placed == 0 || !m.segments.empty()) return;
-    const std::uint64_t table[] = {m.placed, 0};
-    std::memcpy(room, table, prefix);
-    mine.how = form::staged;
-  }
-
-  // --- agreement ---
+  // --- agreement (phases.hpp) ---
 
   [[nodiscard]] bool needed_arrived() const noexcept {
-    for (int r = 0; r < group_.size; ++r) {
-      if ((everyone() || reads_from(r)) && !arrived(r)) return false;
-    }
-    return true;
+    return all_awaited([&](int r) { return arrived(r); });
   }
-
-  // What differs between ranks that make the same call of the same size, without counts.
-  [[nodiscard]] bool plainly_agreed() const noexcept {
-    const slot& mine = own_slot();
-    if (!mine.plain) return false;
-    const bool sized = !is_message(*op_);
-    for (int r = 0; r < group_.size; ++r) {
-      if (r == rank_ || !(everyone() || reads_from(r))) continue;
-      const slot& s = theirs(r);
-      if (!s.plain || s.fingerprint != mine.fingerprint || (sized && s.elements != mine.elements)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  // Everything that can be compared is, before anything is written. False when a rank has come but
-  // not yet said all there is to say.
-  bool agree() {
-    if (group_.sizes.check == checks::off && own_slot().plain) return true;
-    if (plainly_agreed()) return true;
-    std::vector<call_offer> known(static_cast<std::size_t>(group_.size));
-    std::vector<const call_offer*> offers(known.size(), nullptr);
-    for (int r = 0; r < group_.size; ++r) {
-      if (!arrived(r)) continue;
-      if (detail(r).sequence.load(std::memory_order_acquire) <= sequence_) return false;
-      const auto i = static_cast<std::size_t>(r);
-      known[i] = offer_of(group_, r, sequence_);
-      offers[i] = &known[i];
-    }
-    verdict v = examine(*op_, rank_, offers, [&](int r) { return everyone() || reads_from(r); });
-    if (v.difference) {
-      claim(group_, rank_, mismatch(group_.name, *op_, sequence_, *v.difference));
-      throw group_revoked{};
-    }
-    if (v.refuser >= 0) {
-      failure = std::make_exception_ptr(
-          remote_error(known[static_cast<std::size_t>(v.refuser)].refusal, v.refuser));
-    }
-    return true;
-  }
+  [[nodiscard]] bool plainly_agreed(bool sized) const noexcept;
+  bool agree();
 
   // --- data (direct.hpp, streams.hpp) ---
 
@@ -422,7 +288,11 @@ class call final : public flight {
   [[nodiscard]] inflow* inflow_from(int source, int part);
   bool receive_streamed_messages();
   void skip_streams();
-  [[nodiscard]] bool all_near() const noexcept;
+  // True when nothing streams to this rank, or from it.
+  [[nodiscard]] bool nothing_streams() const noexcept {
+    return own_slot().how != form::streams &&
+           all_awaited([&](int r) { return theirs(r).how != form::streams || !reads_from(r); });
+  }
   void decode_near(int from);
   friend class streamed_segments;
 
@@ -436,7 +306,7 @@ class call final : public flight {
                           : block_of(counts, 0, rank_, group_.size);
   }
   [[nodiscard]] bool slices_follow() const noexcept {
-    return op_->code == opcode::all_reduce && op_->send.bytes() > group_.sizes.eager_bytes &&
+    return op_->code == opcode::all_reduce && send_bytes_ > group_.lend_bytes &&
            (direct() || group_.size > 2);
   }
 
@@ -499,7 +369,7 @@ class call final : public flight {
                text() + ": rank " + std::to_string(rank_) + " failed: " + failure_text());
       own_detail().failed = true;
     }
-    if (!everyone()) {
+    if (!everyone_) {
       release();
       return;
     }
@@ -534,6 +404,11 @@ class call final : public flight {
     return true;
   }
 
+  // Small data are on loan for some microseconds; then readers are late.
+  [[nodiscard]] bool waited_enough() noexcept {
+    return recallable_ && ++looks_ > 200 && looks_ % 64 == 0;
+  }
+
   // The ranks this call waits for now.
   [[nodiscard]] std::vector<int> awaited() const;
 
@@ -550,8 +425,18 @@ class call final : public flight {
   bool encoded_ = false;
   bool unrung_ = false;       // sleepers do not know yet of what was shown
   bool borrowed_ = false;     // peers read the caller's memory
+  bool recallable_ = false;   // it can be put on the board instead
   bool own_failure_ = false;  // `failure` happened here
   bool streamed_ = false;     // the streams below are this call's
+  int looks_ = 0;             // at readers who have not come yet
+  // What the operation says:
+  bool message_ = false;
+  bool everyone_ = false;
+  bool flat_ = false;  // both buffers lie in one piece
+  peers awaits_ = peers::all;
+  std::size_t element_bytes_ = 1;
+  std::int64_t sent_ = 0;  // elements
+  std::size_t send_bytes_ = 0;
   std::vector<message> messages_;
   std::vector<std::byte> kept_;  // all_to_all in place: the data as they were
 
@@ -574,5 +459,7 @@ class call final : public flight {
 }  // namespace rankcast::inline v0::local
 
 #include "rankcast/transports/local/direct.hpp"
+#include "rankcast/transports/local/give.hpp"
 #include "rankcast/transports/local/phases.hpp"
+#include "rankcast/transports/local/small.hpp"
 #include "rankcast/transports/local/streams.hpp"

@@ -12,7 +12,7 @@ namespace rankcast::inline v0::local {
 
 inline call::moved call::move_direct() {
   mover m(group_, rank_, desk_.counters);
-  if (is_message(*op_)) {
+  if (message_) {
     if (op_->sink == nullptr) return moved::all;
     if (has_root(op_->code) && op_->code != opcode::gather) {
       decode_near(op_->root);
@@ -21,7 +21,7 @@ inline call::moved call::move_direct() {
     }
     return moved::all;
   }
-  const std::size_t element_bytes = size_of(op_->type);
+  const std::size_t element_bytes = element_bytes_;
   std::byte* out = op_->receive.address;
   const layout& out_layout = op_->receive.elements_layout;
   const int n = group_.size;
@@ -39,11 +39,18 @@ inline call::moved call::move_direct() {
       return;
     }
     const slot& s = theirs(r);
-    if (near(s)) {
-      const std::byte* data =
-          data_on_board(group_, r, s) + static_cast<std::size_t>(from) * element_bytes;
+    const auto put = [&](const std::byte* all) {
+      const std::byte* data = all + static_cast<std::size_t>(from) * element_bytes;
+      if (flat_) std::memcpy(out + static_cast<std::size_t>(to) * element_bytes, data, bytes);
+      else copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);
       desk_.counters.bytes_received += bytes;
-      copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);
+    };
+    if (near(s)) {
+      put(data_on_board(group_, r, s));
+      return;
+    }
+    if (s.flat && bytes <= group_.sizes.eager_bytes) {  // which may be recalled
+      m.guarded([&] { put(data_lent(group_, r, s)); });
       return;
     }
     transfer t;
@@ -58,18 +65,18 @@ inline call::moved call::move_direct() {
     t.element_bytes = element_bytes;
     large.push_back(t);
   };
-  // Where the data of all ranks are, for a fold.
+  // Where the data of all ranks are, for a fold, which asks with its mark raised.
   const auto source = [&](int r) -> mover::place {
     if (r == rank_) return {op_->send.address, &op_->send.elements_layout};
     const slot& s = theirs(r);
     if (near(s)) return {const_cast<std::byte*>(data_on_board(group_, r, s)), &flat};
-    return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.place)),
-            s.flat ? &flat : &detail(r).given};
+    if (s.flat) return {const_cast<std::byte*>(data_lent(group_, r, s)), &flat};
+    return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.place)), &detail(r).given};
   };
   const mover::place own_result{out, &out_layout};
-  const bool folds_small =
-      op_->reduction.fold != nullptr && op_->send.bytes() <= group_.sizes.eager_bytes;
-  if (folds_small) m.use_board_only();
+  if (op_->reduction.fold != nullptr && all_awaited([&](int r) { return near(theirs(r)); })) {
+    m.use_board_only();
+  }
 
   switch (op_->code) {
     case opcode::barrier:
@@ -140,7 +147,7 @@ inline call::moved call::move_direct() {
       std::vector<mover::place> results;
       for (int r = 0; r < n; ++r) {
         const slot& s = theirs(r);
-        results.push_back({reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.result())),
+        results.push_back({reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.lent().result)),
                            s.flat ? &flat : &detail(r).wanted});
       }
       const slice mine = partition(op_->receive.elements(), n, rank_);
@@ -148,7 +155,7 @@ inline call::moved call::move_direct() {
       return moved::own_slice;
     }
   }
-  m.copy_all(large);
+  if (!large.empty()) m.copy_all(large);
   return moved::all;
 }
 

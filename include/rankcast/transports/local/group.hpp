@@ -67,6 +67,8 @@ struct group {
         sizes(s),
         spin_limit(spins),
         across_processes(house->across_processes()),
+        lend_bytes(across_processes || spins == 0 ? s.eager_bytes : s.lend_bytes),
+        help_bytes(spins == 0 ? std::max(s.help_bytes, std::size_t{1} << 20) : s.help_bytes),
         mail(across_processes ? 0 : static_cast<std::size_t>(ranks)) {
     for (int r = 0; r < ranks; ++r) {
       doorbell* const other = house->bell(r);
@@ -99,6 +101,9 @@ struct group {
   const settings sizes;
   const int spin_limit;
   const bool across_processes;
+  // What ranks with a CPU each do from these sizes on; the others' would wait for each other.
+  const std::size_t lend_bytes;
+  const std::size_t help_bytes;
   std::vector<mailbox> mail;  // of threads
   std::vector<doorbell*> bells;
 };
@@ -108,6 +113,7 @@ struct group {
   const auto lines = [](std::size_t n) { return (n + 63) / 64 * 64; };
   s.chunk_bytes = std::max<std::size_t>(s.chunk_bytes, 1);
   s.slot_bytes = std::min({s.slot_bytes, slot::room, s.eager_bytes});
+  s.lend_bytes = std::clamp(s.lend_bytes, s.slot_bytes, s.eager_bytes);
   // A round of pieces for each reader, four times.
   s.ring_bytes = std::max<std::size_t>(lines(s.ring_bytes), 256 * static_cast<std::size_t>(ranks));
   s.stage_bytes = std::max(lines(s.stage_bytes), lines(4 * s.eager_bytes + 256));

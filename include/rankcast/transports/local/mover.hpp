@@ -13,10 +13,6 @@
 #include <utility>
 #include <vector>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include "rankcast/core/error.hpp"
 #include "rankcast/core/layout.hpp"
 #include "rankcast/core/message.hpp"
@@ -24,6 +20,7 @@
 #include "rankcast/core/timeout.hpp"
 #include "rankcast/core/transport.hpp"
 #include "rankcast/transports/local/claims.hpp"
+#include "rankcast/transports/local/copying.hpp"
 #include "rankcast/transports/local/group.hpp"
 #include "rankcast/transports/local/revoke.hpp"
 
@@ -34,31 +31,6 @@ struct sender_gave_up {};
 
 /// From here on a rank's copy is written past the caches, which it would only sweep empty.
 inline constexpr std::size_t streaming_bytes = std::size_t{64} << 20;
-
-/// Copies past the caches where the processor can.
-inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-#if defined(__SSE2__)
-  const std::size_t head = std::min(bytes, (16 - reinterpret_cast<std::uintptr_t>(to) % 16) % 16);
-  std::memcpy(to, from, head);
-  to += head;
-  from += head;
-  bytes -= head;
-  for (; bytes >= 64; bytes -= 64, to += 64, from += 64) {
-    const auto* in = reinterpret_cast<const __m128i*>(from);
-    auto* out = reinterpret_cast<__m128i*>(to);
-    const __m128i a = _mm_loadu_si128(in);
-    const __m128i b = _mm_loadu_si128(in + 1);
-    const __m128i c = _mm_loadu_si128(in + 2);
-    const __m128i d = _mm_loadu_si128(in + 3);
-    _mm_stream_si128(out, a);
-    _mm_stream_si128(out + 1, b);
-    _mm_stream_si128(out + 2, c);
-    _mm_stream_si128(out + 3, d);
-  }
-  _mm_sfence();  // streamed bytes are seen before whatever is said of them
-#endif
-  std::memcpy(to, from, bytes);
-}
 
 /// Elements of one memory that go to another.
 struct transfer {
@@ -169,8 +141,7 @@ class mover {
   void fold(const reduction& r, Source&& source, std::span<const place> targets,
             std::int64_t to_first, std::int64_t first, std::int64_t count,
             std::size_t element_bytes) {
-    if (group_.size == 2 &&
-        fold_two(r, source(0), source(1), targets, to_first, first, count, element_bytes)) {
+    if (group_.size == 2 && fold_two(r, source, targets, to_first, first, count, element_bytes)) {
       return;
     }
     accumulator sum(r);
@@ -194,10 +165,11 @@ class mover {
   static constexpr std::size_t max_shared = 16;  // copies at once
 
   // Two ranks' values, which all lie in one piece, without a detour by an accumulator.
-  bool fold_two(const reduction& r, const place& a, const place& b, std::span<const place> targets,
+  template <class Source>
+  bool fold_two(const reduction& r, Source& source, std::span<const place> targets,
                 std::int64_t to_first, std::int64_t first, std::int64_t count,
                 std::size_t element_bytes) {
-    if (!a.where->is_contiguous() || !b.where->is_contiguous()) return false;
+    if (!source(0).where->is_contiguous() || !source(1).where->is_contiguous()) return false;
     for (const place& t : targets) {
       if (!t.where->is_contiguous()) return false;
     }
@@ -208,8 +180,8 @@ class mover {
       const std::int64_t n = std::min(chunk, count - done);
       guarded([&] {
         std::byte* const result = targets[0].data + (to_first + done) * size;
-        r.combine(result, a.data + (first + done) * size, b.data + (first + done) * size, n,
-                  r.callable);
+        r.combine(result, source(0).data + (first + done) * size,
+                  source(1).data + (first + done) * size, n, r.callable);
         for (const place& t : targets.subspan(1)) {
           std::memcpy(t.data + (to_first + done) * size, result,
                       static_cast<std::size_t>(n * size));
@@ -241,7 +213,7 @@ class mover {
   bool share(const transfer& t, std::uint64_t& helped_before) {
     shared_copy& c = group_.lines.pair(t.source, rank_).copy;
     c.chunks = 0;
-    if (t.bytes() < group_.sizes.help_bytes) return false;
+    if (t.bytes() < group_.help_bytes) return false;
     const bool streaming = t.bytes() >= streaming_bytes;
     const std::size_t chunk_bytes = std::clamp<std::size_t>(
         t.bytes() / 8, std::min<std::size_t>(16384, group_.sizes.chunk_bytes),

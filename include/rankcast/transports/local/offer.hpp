@@ -17,7 +17,7 @@
 namespace rankcast::inline v0::local {
 
 /// What all readers look at: written before the call is shown.
-inline void show(const group& g, const operation& op, slot& s) noexcept {
+inline void show(const group& g, const operation& op, slot_head& s) noexcept {
   const buffer& own = own_block(op);
   const bool message = is_message(op);
   const int root = has_root(op.code) ? op.root : -1;
@@ -38,6 +38,11 @@ inline void show(const group& g, const operation& op, slot& s) noexcept {
   s.refused = false;
 }
 
+/// True when the slot's number of elements is the shape.
+[[nodiscard]] inline bool shape_in_slot(const detail_of_call& d) noexcept {
+  return d.dimensions == 1 && d.code != opcode::all_to_all;
+}
+
 /// What is read only where ranks differ, or give counts: written after the call was shown.
 inline void show_detail(const group& g, int rank, std::uint64_t sequence, const operation& op,
                         names& texts) noexcept {
@@ -55,8 +60,12 @@ inline void show_detail(const group& g, int rank, std::uint64_t sequence, const 
   d.reduction_hash = op.reduction.type_hash;
   d.type_hash = op.message_type.hash;
   d.counts_hash = hash_of_counts(op.counts);
+  d.failed = false;
+  d.slice_failed = false;
   d.dimensions = static_cast<std::uint8_t>(own.elements_layout.dimensions);
-  std::copy_n(own.elements_layout.shape.begin(), d.dimensions, d.shape);
+  if (!shape_in_slot(d)) {
+    std::copy_n(own.elements_layout.shape.begin(), d.dimensions, d.shape);
+  }
   if (!d.uneven) return;
   std::int64_t* counts = g.lines.counts(rank, sequence);
   for (std::size_t r = 0; r < op.counts.size() && r < static_cast<std::size_t>(g.size); ++r) {
@@ -83,7 +92,8 @@ inline void show_detail(const group& g, int rank, std::uint64_t sequence, const 
   o.record.message_type = {d.type_hash, text_at(texts, d.type_name)};
   const std::size_t dimensions = std::min<std::size_t>(d.dimensions, max_dimensions);
   o.record.shape.dimensions = static_cast<int>(dimensions);
-  std::copy_n(d.shape, dimensions, o.record.shape.shape.begin());
+  if (shape_in_slot(d)) o.record.shape.shape[0] = s.elements;
+  else std::copy_n(d.shape, dimensions, o.record.shape.shape.begin());
   std::fill_n(o.record.shape.strides.begin(), dimensions, 1);  // nobody asks
   o.record.where = {text_at(texts, d.file), d.line};
   if (d.uneven) {
@@ -100,11 +110,21 @@ inline void show_detail(const group& g, int rank, std::uint64_t sequence, const 
   return {g.lines.counts(rank, sequence), static_cast<std::size_t>(g.size)};
 }
 
+/// What is `place` in the stage ring of a rank.
+[[nodiscard]] inline const std::byte* staged(const group& g, int rank,
+                                             std::uint64_t place) noexcept {
+  return g.lines.stage_ring(rank) + place % g.sizes.stage_bytes;
+}
 /// Small data of a rank, wherever they are on the board.
 [[nodiscard]] inline const std::byte* data_on_board(const group& g, int rank,
                                                     const slot& s) noexcept {
-  if (s.how == form::here) return s.data;
-  return g.lines.stage_ring(rank) + s.place % g.sizes.stage_bytes;
+  return s.how == form::here ? s.data : staged(g, rank, s.place);
+}
+/// Flat data that a rank lent, where they are now. With the reader's mark raised.
+[[nodiscard]] inline const std::byte* data_lent(const group& g, int rank, const slot& s) noexcept {
+  const std::uint64_t recalled = s.lent().recalled.load(std::memory_order_seq_cst);
+  if (recalled != 0) return staged(g, rank, recalled - 1);
+  return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(s.place));
 }
 
 }  // namespace rankcast::inline v0::local

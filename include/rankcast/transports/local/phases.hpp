@@ -1,9 +1,44 @@
-/// How a call goes through its phases, and how it gives up.
+/// How ranks agree on a call, how it goes through its phases, and how it gives up.
 #pragma once
 
 #include "rankcast/transports/local/call.hpp"
 
 namespace rankcast::inline v0::local {
+
+// What differs between ranks that make the same call of the same size, without counts.
+inline bool call::plainly_agreed(bool sized) const noexcept {
+  const slot& mine = own_slot();
+  return mine.plain && all_awaited([&](int r) {
+           const slot& s = theirs(r);
+           return s.plain && s.fingerprint == mine.fingerprint &&
+                  (!sized || s.elements == mine.elements);
+         });
+}
+
+// Everything that can be compared is, before anything is written. False when a rank has come but
+// not yet said all there is to say.
+inline bool call::agree() {
+  if (plainly_agreed(!message_) || (group_.sizes.check == checks::off && own_slot().plain)) return true;
+  std::vector<call_offer> known(static_cast<std::size_t>(group_.size));
+  std::vector<const call_offer*> offers(known.size(), nullptr);
+  for (int r = 0; r < group_.size; ++r) {
+    if (!arrived(r)) continue;
+    if (detail(r).sequence.load(std::memory_order_acquire) <= sequence_) return false;
+    const auto i = static_cast<std::size_t>(r);
+    known[i] = offer_of(group_, r, sequence_);
+    offers[i] = &known[i];
+  }
+  verdict v = examine(*op_, rank_, offers, [&](int r) { return everyone_ || reads_from(r); });
+  if (v.difference) {
+    claim(group_, rank_, mismatch(group_.name, *op_, sequence_, *v.difference));
+    throw group_revoked{};
+  }
+  if (v.refuser >= 0) {
+    failure = std::make_exception_ptr(
+        remote_error(known[static_cast<std::size_t>(v.refuser)].refusal, v.refuser));
+  }
+  return true;
+}
 
 inline bool call::advance(bool turn) {
   bool went_on = false;
@@ -35,7 +70,7 @@ inline bool call::advance(bool turn) {
     release();
     went_on = true;
   }
-  if (phase_ == phase::drain && readers_done()) {
+  if (phase_ == phase::drain && (readers_done() || (waited_enough() && recall()))) {
     complete();
     went_on = true;
   }
@@ -62,7 +97,7 @@ inline std::vector<int> call::awaited() const {
         missing = sequence_ >= window && ticks_of(r) < tick(sequence_ - window, stage::released);
         missing = missing || desk_.stage.waits_for(r);
         break;
-      case phase::agree: missing = (everyone() || reads_from(r)) && !arrived(r); break;
+      case phase::agree: missing = (everyone_ || reads_from(r)) && !arrived(r); break;
       case phase::move:
         missing =
             (reads_from(r) && owes(0)) || (!parts_[0].all_out() && desk_.streams.waits_for(r));

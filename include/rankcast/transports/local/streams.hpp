@@ -81,7 +81,7 @@ inline stream_plan call::plan_of(int owner, int part) const {
     return to_all(static_cast<std::uint64_t>(partition(op_->receive.elements(), n, owner).count) *
                   element_bytes);
   }
-  if (is_message(*op_)) {
+  if (message_) {
     if (!one_each()) return to_all(bytes);
     const std::int64_t* sizes = group_.lines.counts(owner, sequence_);
     return to_each([&](int r) { return static_cast<std::uint64_t>(sizes[r]); });
@@ -174,17 +174,9 @@ inline bool call::pump() {
   return phase_ == phase::slices && pump(1);
 }
 
-// True when nothing streams to this rank, or from it.
-inline bool call::all_near() const noexcept {
-  for (int r = 0; r < group_.size; ++r) {
-    if (theirs(r).how == form::streams && (r == rank_ || reads_from(r))) return false;
-  }
-  return true;
-}
-
 inline call::moved call::move_streams() {
   if (!moves_data(op_->code)) return moved::all;
-  if (all_near() && !slices_follow()) {
+  if (nothing_streams() && !slices_follow()) {
     if (failure == nullptr) attempt([&] { return move_direct() == moved::all; });
     return moved::all;
   }
@@ -225,7 +217,7 @@ inline inflow* call::inflow_from(int source, int part) {
 }
 
 inline bool call::take_streams() {
-  if (is_message(*op_)) return op_->sink == nullptr || receive_streamed_messages();
+  if (message_) return op_->sink == nullptr || receive_streamed_messages();
   copy_own_block();
   const int n = group_.size;
   const std::int64_t all = op_->receive.elements();

@@ -23,7 +23,8 @@
 
 namespace rankcast::inline v0::local {
 
-class local_transport final : public transport, private waiter {
+/// In lines of its own: each rank writes its own one all the time.
+class alignas(apart) local_transport final : public transport, private waiter {
  public:
   local_transport(std::shared_ptr<group> g, int rank)
       : group_(std::move(g)),
@@ -74,14 +75,21 @@ class local_transport final : public transport, private waiter {
     }
     require_open(op);
     ++desk_.counters.operations;
-    const bool quick = !is_message(op) && op.send.bytes() + op.receive.bytes() <= quick_bytes &&
+    const bool message = is_message(op);
+    const bool quick = !message && op.send.bytes() + op.receive.bytes() <= quick_bytes &&
                        (op.limit.is_none() || op.limit.limit() >= coarse_limit);
     if (!quick) op.start_clock();
-    blocking_.begin(op, next_sequence_++);
-    calls_.push_back({&blocking_, nullptr});
-    if (run_at_once()) calls_.clear();  // it was the only one
-    else detail::wait_for(*this, blocking_);
-    if (blocking_.failure != nullptr) {
+    const std::uint64_t sequence = next_sequence_++;
+    if (!quick || !blocking_.is_small(op)) blocking_.begin(op, sequence);
+    else if (blocking_.run_small(op, sequence, group_->spin_limit > 0 ? eager_looks : 1)) return;
+    if (message) calls_.push_back({&blocking_, nullptr});  // its decoder may wait, and pump
+    if (run_at_once()) {
+      calls_.clear();  // it was the only one
+    } else {
+      if (calls_.empty()) calls_.push_back({&blocking_, nullptr});
+      detail::wait_for(*this, blocking_);
+    }
+    if (blocking_.failure != nullptr) [[unlikely]] {
       std::rethrow_exception(std::exchange(blocking_.failure, nullptr));
     }
   }
@@ -264,6 +272,7 @@ class local_transport final : public transport, private waiter {
         if (blocking_.publish() && blocking_.could_go_on()) blocking_.advance(true);
         if (blocking_.done) return true;
         if (blocking_.lends() && help_readers()) i = 0;
+        if (i == eager_looks) blocking_.ring_if_due();
         if (i % 64 == 63 && revoked(*group_)) return false;
         if (i > eager_looks) relax_cpu();
       }
