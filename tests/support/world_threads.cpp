@@ -14,6 +14,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
   run.sizes.eager_bytes = options.eager_bytes;
   run.sizes.chunk_bytes = options.chunk_bytes;
   run.sizes.slot_bytes = options.eager_bytes / 4;
+  run.sizes.lend_bytes = options.eager_bytes / 2;
   run.sizes.help_bytes = 4 * options.chunk_bytes;
   rankcast::run(ranks, function, run);
 }

@@ -80,7 +80,8 @@ struct layout {
   }
 
   [[nodiscard]] std::int64_t elements() const noexcept {
-    if (dimensions == 1) [[likely]] return shape[0];
+    if (dimensions == 1) [[likely]]
+      return shape[0];
     std::int64_t n = 1;
     for (int d = 0; d < dimensions; ++d) n *= extent(d);
     return n;
@@ -94,7 +95,8 @@ struct layout {
   }
 
   [[nodiscard]] bool is_contiguous() const noexcept {
-    if (dimensions == 1) [[likely]] return strides[0] == 1 || shape[0] <= 1;
+    if (dimensions == 1) [[likely]]
+      return strides[0] == 1 || shape[0] <= 1;
     if (elements() == 0) return true;
     std::int64_t expected = 1;
     for (int d = dimensions; d-- > 0;) {

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "rankcast/core/operation.hpp"
@@ -114,15 +113,15 @@ class RANKCAST_API transport {
   class entry {
    public:
     explicit entry(transport& t) : owner_(t) {
-      std::thread::id expected{};
-      const auto self = std::this_thread::get_id();
+      const void* expected = nullptr;
+      const void* const self = this_thread();
       if (!t.inside_.compare_exchange_strong(expected, self, std::memory_order_acquire)) {
         owner_entered_ = false;
         same_thread_ = expected == self;
       }
     }
     ~entry() {
-      if (owner_entered_) owner_.inside_.store(std::thread::id{}, std::memory_order_release);
+      if (owner_entered_) owner_.inside_.store(nullptr, std::memory_order_release);
     }
     entry(const entry&) = delete;
     entry& operator=(const entry&) = delete;
@@ -142,13 +141,19 @@ class RANKCAST_API transport {
     }
 
    private:
+    // Tells threads apart, without a call.
+    RANKCAST_API static const void* this_thread() noexcept {
+      static thread_local char own = 0;
+      return &own;
+    }
+
     transport& owner_;
     bool owner_entered_ = true;
     bool same_thread_ = false;
   };
 
  private:
-  std::atomic<std::thread::id> inside_{};
+  std::atomic<const void*> inside_{nullptr};
 };
 
 }  // namespace rankcast::inline v0

@@ -13,7 +13,9 @@
 
 #include "rankcast/core/operation.hpp"
 #include "rankcast/core/revocation.hpp"
+#include "rankcast/transports/local/copying.hpp"
 #include "rankcast/transports/local/doorbell.hpp"
+#include "rankcast/transports/local/loan.hpp"
 #include "rankcast/transports/local/mark.hpp"
 
 namespace rankcast::inline v0::local {
@@ -75,7 +77,7 @@ struct alignas(64) slot : slot_head {
   /// Into `data`.
   void put(const std::byte* from, std::size_t n) noexcept {
     if (n > in_line) std::memcpy(data + in_line, from + in_line, n - in_line);
-    if (n != 0) std::memcpy(data, from, std::min(n, in_line));
+    copy_short(data, from, std::min(n, in_line));
   }
   void publish(const slot_head& head, std::uint64_t call) noexcept {
     static_cast<slot_head&>(*this) = head;
@@ -83,17 +85,17 @@ struct alignas(64) slot : slot_head {
   }
 
   /// Of lent data, in the same line.
-  struct loan {
+  struct lent_data {
     std::uint64_t result;  // the address of this rank's receive buffer
-    // Where the data are now in the stage ring, plus one: a lender who does not want to wait any
-    // longer takes small data back. Readers look with their mark raised.
-    std::atomic<std::uint64_t> recalled;
+    loan here;
   };
-  [[nodiscard]] loan& lent() noexcept { return *reinterpret_cast<loan*>(data); }
-  [[nodiscard]] const loan& lent() const noexcept { return *reinterpret_cast<const loan*>(data); }
+  [[nodiscard]] lent_data& lent() noexcept { return *reinterpret_cast<lent_data*>(data); }
+  [[nodiscard]] const lent_data& lent() const noexcept {
+    return *reinterpret_cast<const lent_data*>(data);
+  }
 };
 static_assert(sizeof(slot) == 320 && sizeof(slot_head) == 40);
-static_assert(sizeof(slot::loan) == slot::in_line && slot::room == 320 - 64 + slot::in_line);
+static_assert(sizeof(slot::lent_data) == slot::in_line && slot::room == 320 - 64 + slot::in_line);
 
 /// A text in a rank's table of names; 0 is none.
 using name_place = std::uint32_t;

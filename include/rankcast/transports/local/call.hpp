@@ -44,7 +44,8 @@ struct desk {
   names texts;
   stage_space stage;
   stream_space streams;
-  ring_filler filler;
+  ring_filler stage_filler;
+  ring_filler stream_filler;
   waiter& waits;
   transport_counters counters;
   std::vector<message> spare;       // memory of earlier messages
@@ -257,7 +258,8 @@ class call final : public flight {
   bool offer_message(slot_head& head);
   void encode(slot_head& head);
   void will_stream(slot_head& head);
-  void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count);
+  void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count,
+               ring_filler& filler, bool ahead = true);
   [[nodiscard]] bool one_each() const noexcept { return op_->code == opcode::scatter; }
 
   // --- agreement (phases.hpp) ---
@@ -279,7 +281,7 @@ class call final : public flight {
   [[nodiscard]] stream_plan plan_of(int owner, int part) const;
   void begin_stream(int part);
   bool pump(int part);
-  void fill(int part, int reader, std::uint64_t first, std::span<std::byte> to);
+  void fill(int part, int reader, std::uint64_t first, std::span<std::byte> to, bool ahead);
   bool take_streams();
   bool take(int source, int part, std::int64_t to_first);
   bool take_blocks(std::span<const std::int64_t> counts);

@@ -147,8 +147,9 @@ inline call::moved call::move_direct() {
       std::vector<mover::place> results;
       for (int r = 0; r < n; ++r) {
         const slot& s = theirs(r);
-        results.push_back({reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.lent().result)),
-                           s.flat ? &flat : &detail(r).wanted});
+        results.push_back(
+            {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.lent().result)),
+             s.flat ? &flat : &detail(r).wanted});
       }
       const slice mine = partition(op_->receive.elements(), n, rank_);
       m.fold(op_->reduction, source, results, mine.first, mine.first, mine.count, element_bytes);

@@ -34,16 +34,18 @@ inline bool call::offer(slot_head& head) {
   head.bytes = send_bytes_;
   if (gives()) {  // and is not a root's own share
     const bool exchange = op_->code == opcode::all_to_all;
-    const bool lends = direct() && flat_ && !exchange && send_bytes_ > group_.lend_bytes;
+    const bool lends =
+        direct() && !exchange && send_bytes_ > group_.lend_bytes && (flat_ || slices_follow());
     std::byte* place = nullptr;
     if (!lends && !put_on_board(head, send_bytes_, place)) return false;
     if (place != nullptr) {
       if (head.how == form::here && flat_) own_slot().put(op_->send.address, send_bytes_);
-      else copy_to(place, op_->send, 0, sent_);
+      else copy_to(place, op_->send, 0, sent_, desk_.stage_filler);
     } else {
       if (exchange && op_->send.address == op_->receive.address) {  // as they were
         kept_.resize(send_bytes_);
-        copy_to(kept_.data(), op_->send, 0, sent_);
+        copy_elements(kept_.data(), layout::flat(sent_), 0, op_->send.address,
+                      op_->send.elements_layout, 0, sent_, element_bytes_);
       }
       if (direct()) lend(head);
       else will_stream(head);
@@ -59,7 +61,7 @@ inline void call::lend(slot_head& head) {
   head.place = reinterpret_cast<std::uintptr_t>(kept ? kept_.data() : op_->send.address);
   head.flat = flat_;
   own_slot().lent().result = reinterpret_cast<std::uintptr_t>(op_->receive.address);
-  own_slot().lent().recalled.store(0, std::memory_order_relaxed);
+  own_slot().lent().here.begin();
   if (!flat_) {
     own_detail().given = kept ? layout::flat(sent_) : op_->send.elements_layout;
     own_detail().wanted = op_->receive.elements_layout;
@@ -69,15 +71,13 @@ inline void call::lend(slot_head& head) {
                 op_->code != opcode::all_to_all && !slices_follow();
 }
 
-// Small data that were lent go onto the board. Readers raise their mark and then look where the
-// data are; this rank says where they are and then waits until the marks are down. False when
-// there is no room yet.
+// Small data that were lent go onto the board. False when there is no room yet.
 inline bool call::recall() {
   std::uint64_t position = 0;
   std::byte* const place = desk_.stage.take(send_bytes_, sequence_, reader(), position);
   if (place == nullptr) return false;
-  copy_to(place, op_->send, 0, sent_);
-  own_slot().lent().recalled.store(position + 1, std::memory_order_seq_cst);
+  copy_to(place, op_->send, 0, sent_, desk_.stage_filler);
+  own_slot().lent().here.recall(position);
   wait_for_movers(group_, rank_);
   borrowed_ = false;
   return true;
@@ -89,11 +89,11 @@ inline void call::will_stream(slot_head& head) {
 }
 
 // Elements [first, first + count) of a buffer, one after the other, for readers of a ring.
-inline void call::copy_to(std::byte* to, const buffer& from, std::int64_t first,
-                          std::int64_t count) {
+inline void call::copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count,
+                          ring_filler& filler, bool ahead) {
   if (from.elements_layout.is_contiguous()) {
     const auto size = static_cast<std::int64_t>(element_bytes_);
-    desk_.filler.copy(to, from.address + first * size, static_cast<std::size_t>(count * size));
+    filler.copy(to, from.address + first * size, static_cast<std::size_t>(count * size), ahead);
     return;
   }
   copy_elements(to, layout::flat(count), 0, from.address, from.elements_layout, first, count,

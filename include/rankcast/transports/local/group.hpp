@@ -114,7 +114,7 @@ struct group {
   s.chunk_bytes = std::max<std::size_t>(s.chunk_bytes, 1);
   s.slot_bytes = std::min({s.slot_bytes, slot::room, s.eager_bytes});
   s.lend_bytes = std::clamp(s.lend_bytes, s.slot_bytes, s.eager_bytes);
-  // A round of pieces for each reader, four times.
+  // A round of pieces for each reader, four times at least.
   s.ring_bytes = std::max<std::size_t>(lines(s.ring_bytes), 256 * static_cast<std::size_t>(ranks));
   s.stage_bytes = std::max(lines(s.stage_bytes), lines(4 * s.eager_bytes + 256));
   s.pipe_bytes = std::max<std::size_t>(lines(s.pipe_bytes), 256);

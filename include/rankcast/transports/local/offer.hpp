@@ -25,9 +25,10 @@ inline void show(const group& g, const operation& op, slot_head& s) noexcept {
       static_cast<std::uint64_t>(op.code) | (static_cast<std::uint64_t>(message) << 8) |
       (static_cast<std::uint64_t>(message ? dtype::bytes : own.type) << 16) |
       (static_cast<std::uint64_t>(static_cast<std::uint32_t>(root)) << 32);
-  std::uint64_t h = (small ^ 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
-  h = (h ^ (h >> 32) ^ op.reduction.type_hash) * 0xc4ceb9fe1a85ec53u;
-  h = (h ^ (h >> 32) ^ op.message_type.hash) * 0xff51afd7ed558ccdu;
+  // Three products at once: a chain of them would take longer than to move a cache line.
+  const std::uint64_t h = (small * 0x9e3779b97f4a7c15u) ^
+                          (op.reduction.type_hash * 0xff51afd7ed558ccdu) ^
+                          (op.message_type.hash * 0xc4ceb9fe1a85ec53u);
   const std::int64_t elements = own.elements();
   s.fingerprint = h ^ (h >> 29);
   s.elements = op.code == opcode::all_to_all ? elements / g.size : elements;
@@ -122,8 +123,9 @@ inline void show_detail(const group& g, int rank, std::uint64_t sequence, const 
 }
 /// Flat data that a rank lent, where they are now. With the reader's mark raised.
 [[nodiscard]] inline const std::byte* data_lent(const group& g, int rank, const slot& s) noexcept {
-  const std::uint64_t recalled = s.lent().recalled.load(std::memory_order_seq_cst);
-  if (recalled != 0) return staged(g, rank, recalled - 1);
+  if (const std::uint64_t moved = s.lent().here.moved(); moved != 0) {
+    return staged(g, rank, moved - 1);
+  }
   return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(s.place));
 }
 

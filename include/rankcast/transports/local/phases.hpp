@@ -18,7 +18,8 @@ inline bool call::plainly_agreed(bool sized) const noexcept {
 // Everything that can be compared is, before anything is written. False when a rank has come but
 // not yet said all there is to say.
 inline bool call::agree() {
-  if (plainly_agreed(!message_) || (group_.sizes.check == checks::off && own_slot().plain)) return true;
+  if (plainly_agreed(!message_) || (group_.sizes.check == checks::off && own_slot().plain))
+    return true;
   std::vector<call_offer> known(static_cast<std::size_t>(group_.size));
   std::vector<const call_offer*> offers(known.size(), nullptr);
   for (int r = 0; r < group_.size; ++r) {

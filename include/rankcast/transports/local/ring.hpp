@@ -30,7 +30,10 @@ class kept {
   [[nodiscard]] bool full() const noexcept { return next_ - first_ == entries_.size(); }
   [[nodiscard]] const entry& front() const noexcept { return entries_[first_ % entries_.size()]; }
   [[nodiscard]] entry& back() noexcept { return entries_[(next_ - 1) % entries_.size()]; }
-  void push(const entry& e) noexcept { entries_[next_++ % entries_.size()] = e; }
+  void push(const entry& e) noexcept {
+    if (empty()) first_ = next_ = 0;  // the same few lines of memory as long as readers keep up
+    entries_[next_++ % entries_.size()] = e;
+  }
   void pop() noexcept { ++first_; }
   void pop_back() noexcept { --next_; }
 
@@ -180,12 +183,12 @@ class stream_plan {
   std::vector<std::uint64_t> shares_;
 };
 
-/// Bytes of a piece, so that `readers` of them fit a ring four times: while one is read the next
+/// Bytes of a piece, so that `readers` of them fit a ring many times: while one is read the next
 /// ones are written.
 [[nodiscard]] inline std::size_t piece_bytes(const settings& s, int readers,
                                              std::uint64_t total) noexcept {
   const std::size_t most =
-      std::max<std::size_t>(s.ring_bytes / 4 / static_cast<std::size_t>(std::max(readers, 1)), 64);
+      std::max<std::size_t>(s.ring_bytes / 16 / static_cast<std::size_t>(std::max(readers, 1)), 64);
   // A stream of few bytes is cut finer, so that its reader need not wait for all of it.
   const std::uint64_t fine = std::max<std::uint64_t>(total / 4, 8192);
   const std::size_t n = std::min({most, s.chunk_bytes, static_cast<std::size_t>(fine)});
@@ -216,6 +219,11 @@ class stream_space {
     return written_ + bytes - tail_ <= size;
   }
   [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
+  /// What the slowest reader has not taken yet.
+  [[nodiscard]] std::uint64_t backlog() noexcept {
+    find_tail();
+    return written_ - tail_;
+  }
   /// The piece of the ring at a position, as far as it goes in one piece.
   [[nodiscard]] std::span<std::byte> at(std::uint64_t position,
                                         std::uint64_t bytes) const noexcept {

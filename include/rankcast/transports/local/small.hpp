@@ -82,7 +82,7 @@ inline bool call::take_small() {
     const std::byte* const all = r == rank_ ? op.send.address : theirs(r).data;
     const std::byte* const from = all + static_cast<std::size_t>(first) * element_bytes;
     std::byte* const place = out + static_cast<std::size_t>(to) * element_bytes;
-    if (bytes != 0 && from != place) std::memcpy(place, from, bytes);
+    if (from != place) copy_short(place, from, bytes);
     if (r != rank_) desk_.counters.bytes_received += bytes;
   };
   switch (op.code) {
@@ -108,7 +108,15 @@ inline bool call::take_small() {
       [[fallthrough]];
     case opcode::all_reduce:
       return attempt([&] {
-        const layout flat = layout::flat(op.receive.elements());
+        const std::int64_t n = op.receive.elements();
+        if (group_.size == 2) {
+          const std::byte* const other = theirs(1 - rank_).data;
+          op.reduction.combine(out, rank_ == 0 ? op.send.address : other,
+                               rank_ == 0 ? other : op.send.address, n, op.reduction.callable);
+          desk_.counters.bytes_received += static_cast<std::size_t>(n) * element_bytes;
+          return true;
+        }
+        const layout flat = layout::flat(n);
         const mover::place result{out, &flat};
         mover m(group_, rank_, desk_.counters);
         m.use_board_only();
@@ -117,7 +125,7 @@ inline bool call::take_small() {
             [&](int r) -> mover::place {
               return {r == rank_ ? op.send.address : theirs(r).data, &flat};
             },
-            {&result, 1}, 0, 0, op.receive.elements(), element_bytes);
+            {&result, 1}, 0, 0, n, element_bytes);
         return true;
       });
     default: return true;

@@ -108,7 +108,8 @@ inline stream_plan call::plan_of(int owner, int part) const {
 }
 
 // Bytes of the stream to `reader`, from `first` on.
-inline void call::fill(int part, int reader, std::uint64_t first, std::span<std::byte> to) {
+inline void call::fill(int part, int reader, std::uint64_t first, std::span<std::byte> to,
+                       bool ahead) {
   if (!out_.empty()) {
     out_[one_each() ? static_cast<std::size_t>(reader) : 0].read(to);
     return;
@@ -130,7 +131,7 @@ inline void call::fill(int part, int reader, std::uint64_t first, std::span<std:
     from.elements_layout = layout::flat(from.elements());
   }
   copy_to(to.data(), from, begin + static_cast<std::int64_t>(first / element_bytes),
-          static_cast<std::int64_t>(to.size() / element_bytes));
+          static_cast<std::int64_t>(to.size() / element_bytes), desk_.stream_filler, ahead);
 }
 
 inline bool call::pump(int part) {
@@ -142,12 +143,13 @@ inline bool call::pump(int part) {
     const std::uint64_t bytes = p.plan.round_bytes(p.round);
     if (!desk_.streams.fits(bytes)) break;
     const std::uint64_t begin = desk_.streams.written();
+    const bool ahead = desk_.streams.backlog() >= group_.sizes.ring_bytes / 2;
     const auto put = [&](int reader, std::uint64_t offset) {
       std::uint64_t at = begin + offset;
       std::uint64_t first = p.round * p.plan.piece();
       for (std::uint64_t left = p.plan.bytes_of(reader, p.round); left > 0;) {
         const std::span<std::byte> place = desk_.streams.at(at, left);
-        fill(part, reader, first, place);
+        fill(part, reader, first, place, ahead);
         at += place.size();
         first += place.size();
         left -= place.size();
