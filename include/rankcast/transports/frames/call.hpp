@@ -107,11 +107,12 @@ class call final : public flight {
   }
   // This rank passes on what it gets.
   [[nodiscard]] bool relays() const noexcept {
-    return !at_root() && along_tree(mine_.record, group_.size, group_.sizes.flat_ranks);
+    return !at_root() && passed_on(mine_.record, group_.where);
   }
   // The rank that sends this one the root's data.
   [[nodiscard]] int feeder() const noexcept {
-    return relays() ? tree_parent(group_.rank, op_.root, group_.size) : op_.root;
+    return relays() ? feeder_of(group_.where, group_.rank, op_.root, group_.sizes.flat_places)
+                    : op_.root;
   }
   [[nodiscard]] peer_call& theirs(int r) { return group_.call_of(r, sequence_); }
   [[nodiscard]] bool arrived(int r) { return theirs(r).arrived; }

@@ -29,7 +29,7 @@ struct settings {
   std::size_t eager_bytes = 3 * 1024;    // up to here data travel with the call
   std::size_t chunk_bytes = 128 * 1024;  // of one frame
   std::size_t chunks_ahead = 8;          // a receiver grants room for so many
-  int flat_ranks = 8;                    // broadcasts to more ranks go along a tree
+  int flat_places = 8;                   // broadcasts to more of them go along a tree
 };
 
 /// What a peer has shown of one call.
@@ -82,7 +82,8 @@ class group {
         name(std::move(text)),
         sizes{s.eager_bytes, std::max<std::size_t>(s.chunk_bytes / 16, 1) * 16,
               std::max<std::size_t>(s.chunks_ahead, 1),
-              s.flat_ranks},  // chunks hold whole elements
+              s.flat_places},  // chunks hold whole elements
+        where(places_of(*lines, link_ranks)),
         peers(link_ranks.size()) {
     for (std::size_t r = 0; r < peers.size(); ++r) peers[r].link_rank = link_ranks[r];
     lines->open(id);
@@ -139,7 +140,7 @@ class group {
 
   /// True when rank `to` reads what rank `from` has in this call.
   [[nodiscard]] bool feeds(const call_record& r, int from, int to) const noexcept {
-    return frames::feeds(r, from, to, size, sizes.flat_ranks);
+    return frames::feeds(r, from, to, where, sizes.flat_places);
   }
 
   /// Lets the receiver of a stream say how much of it it has room for.
@@ -187,6 +188,7 @@ class group {
   const int size;
   const std::string name;
   const settings sizes;
+  const places where;
   std::vector<peer> peers;
   std::uint64_t released = 0;          // calls this rank has done with
   std::array<past_call, window> past;  // of this rank's last calls, by sequence
@@ -195,6 +197,12 @@ class group {
   std::vector<std::byte> spare_header;  // and of one that came in
 
  private:
+  [[nodiscard]] static places places_of(const frames::link& l, const std::vector<int>& ranks) {
+    std::vector<int> of_rank;
+    for (const int r : ranks) of_rank.push_back(l.place_of(r));
+    return places(of_rank);
+  }
+
   mutable std::mutex cause_mutex_;
   std::optional<std::pair<revocation, int>> cause_;
 };

@@ -25,6 +25,9 @@ class RANKCAST_API link {
 
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
+  /// Any number, the same for ranks that share memory with each other: a host. All ranks get the
+  /// same answers.
+  [[nodiscard]] virtual int place_of(int link_rank) const noexcept { return link_rank; }
 
   /// Sends a frame now or in a later `progress`; never waits. `unsent` counts it until it has left.
   /// May be called by any thread.
