@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,7 @@ struct wires {
   const int size;
   std::mutex mutex;
   std::vector<std::deque<waiting>> queues;
+  std::uint64_t bytes = 0;  // that have gone
 
   auto& between(int from, int to) { return queues[static_cast<std::size_t>(from * size + to)]; }
 };
@@ -39,7 +41,10 @@ class queue_link final : public rankcast::frames::link {
   [[nodiscard]] int size() const noexcept override { return wires_->size; }
 
   void post(int to, rankcast::frames::frame f, rankcast::frames::unsent_count unsent) override {
+    f.insert(f.end(), f.shared.bytes().begin(), f.shared.bytes().end());
+    f.shared = {};
     const std::lock_guard lock(wires_->mutex);
+    wires_->bytes += f.size();
     // As with MPI, small frames have left when they are posted.
     if (f.size() <= leaves_at_once) unsent = nullptr;
     if (unsent != nullptr) unsent->fetch_add(1);
@@ -59,7 +64,14 @@ class queue_link final : public rankcast::frames::link {
         }
       }
     }
-    for (rankcast::frames::frame& f : arrived) deliver(std::move(f));
+    for (rankcast::frames::frame& f : arrived) {
+      if (const auto room = room_to_receive(f.size())) {
+        std::copy(f.begin(), f.end(), room.data);
+        recycle(std::move(f));
+        f = received(buffer(), room);
+      }
+      deliver(std::move(f));
+    }
     return !arrived.empty();
   }
 

@@ -15,6 +15,7 @@
 
 #include "rankcast/core/revocation.hpp"
 #include "rankcast/core/transport.hpp"
+#include "rankcast/transports/frames/chunks.hpp"
 #include "rankcast/transports/frames/link.hpp"
 #include "rankcast/transports/frames/route.hpp"
 #include "rankcast/transports/frames/stream.hpp"
@@ -146,8 +147,8 @@ class group {
   /// Lets the receiver of a stream say how much of it it has room for.
   void grant(int from, std::uint64_t sequence, std::uint8_t phase, incoming& s) {
     const std::uint64_t room = sizes.chunk_bytes * sizes.chunks_ahead;
-    if (s.granted() >= s.total() || s.granted() > s.consumed() + room / 2) return;
-    const std::uint64_t up_to = std::min(s.total(), s.consumed() + room);
+    if (s.granted() >= s.total() || s.granted() > s.settled() + room / 2) return;
+    const std::uint64_t up_to = std::min(s.total(), s.settled() + room);
     s.note_granted(up_to);
     post(from, make(kind::grant, sequence, up_to, 0, phase));
   }
@@ -157,18 +158,29 @@ class group {
     s.note_granted(s.total());
     post(from, make(kind::grant, sequence, s.total(), flag::skip, phase));
   }
-  /// Sends what has been granted of a stream.
-  void pump(outgoing& s, std::uint64_t sequence, const unsent_count& unsent) {
-    const std::uint64_t until = std::min(s.granted, s.available);
-    while (!s.finished() && s.sent < until) {
-      const auto n =
-          static_cast<std::size_t>(std::min<std::uint64_t>(sizes.chunk_bytes, until - s.sent));
+  /// Sends what has been granted of a stream. `shared`: its last chunks, when other ranks get them
+  /// too; `near`: one of these is at this rank's place.
+  void pump(outgoing& s, std::uint64_t sequence, const unsent_count& unsent,
+            chunks* shared = nullptr, bool near = false) {
+    while (!s.finished() && s.sent < s.granted) {
+      const std::uint64_t wanted = std::min<std::uint64_t>(sizes.chunk_bytes, s.granted - s.sent);
+      payload there = shared == nullptr ? payload() : shared->at(s.sent);
+      if (there.empty() && s.sent >= s.available) return;
       frame f = make(kind::chunk, sequence, s.sent, 0, s.phase);
-      s.bytes.append(f, n);
-      s.sent += n;
+      if (!there.empty()) {
+        f.shared =
+            there.part(0, static_cast<std::size_t>(std::min<std::uint64_t>(wanted, there.size())));
+        s.bytes.skip(f.shared.size());
+      } else {
+        const auto n = static_cast<std::size_t>(std::min(wanted, s.available - s.sent));
+        fill(f, s.bytes, n, shared != nullptr, near || is_near(s.to));
+        if (shared != nullptr) shared->add(s.sent, f.shared);
+      }
+      s.sent += body_of(f).size();
       post(s.to, std::move(f), unsent);
     }
   }
+  [[nodiscard]] bool is_near(int r) const noexcept { return where.of(r) == where.of(rank); }
 
   /// The cause of the end of the group, and the rank that gave it; the first one counts.
   void revoke(revocation why, int by) {
@@ -201,6 +213,19 @@ class group {
     std::vector<int> of_rank;
     for (const int r : ranks) of_rank.push_back(l.place_of(r));
     return places(of_rank);
+  }
+
+  // The body of a chunk: in shared memory for a rank of this place, in a payload for several ranks,
+  // else behind the header.
+  void fill(frame& f, supply& from, std::size_t n, bool for_several, bool near) {
+    room r = near ? lines->shared_room(n) : room();
+    if (!r && for_several) r = lines->own_room(n);
+    if (!r) {
+      from.append(f, n);
+      return;
+    }
+    from.read({r.data, n});
+    f.shared = std::move(r.whole);
   }
 
   mutable std::mutex cause_mutex_;

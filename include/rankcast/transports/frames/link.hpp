@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,12 @@ class RANKCAST_API link {
   virtual void pause(int attempt, std::chrono::nanoseconds limit) = 0;
   /// Throws usage_error when this thread may not use the link.
   virtual void require_thread() const {}
+
+  /// Memory for a large chunk that the other ranks of this place read where it is. None when there
+  /// is no such memory, or none of it is free.
+  [[nodiscard]] virtual room shared_room(std::size_t /*bytes*/) { return {}; }
+  /// Large frames are to be received into the shared memory of another link.
+  void receive_into(std::shared_ptr<link> near) noexcept { near_ = std::move(near); }
 
   /// From now on frames of this group are kept for `take`; those that came before have been, too.
   void open(std::uint64_t group) {
@@ -76,10 +83,22 @@ class RANKCAST_API link {
     return f;
   }
   /// Takes the memory of a frame back.
-  void recycle(frame f) noexcept {
-    f.clear();
-    const std::lock_guard lock(store_->mutex);
-    if (store_->spare.size() < most_spare) store_->spare.push_back(std::move(f));
+  void recycle(frame f) noexcept { store_->recycle(std::move(f)); }
+
+  /// Memory of this process for a payload.
+  [[nodiscard]] room own_room(std::size_t bytes) {
+    frame f = buffer();
+    f.resize(bytes);
+    std::byte* const data = f.data();
+    return {own(std::move(f), 0), data};
+  }
+  /// Makes the body of a frame a payload, so that other frames can hold it as well.
+  void share(frame& f) {
+    if (!f.shared.empty() || f.size() <= sizeof(frame_header)) return;
+    frame head = buffer();
+    head.assign(f.begin(), f.begin() + sizeof(frame_header));
+    head.shared = own(std::move(f), sizeof(frame_header));
+    f = std::move(head);
   }
 
  protected:
@@ -87,6 +106,10 @@ class RANKCAST_API link {
   link(const link&) = delete;
   link& operator=(const link&) = delete;
 
+  /// For implementations: where a frame of so many bytes is to be received, if not in a buffer.
+  [[nodiscard]] room room_to_receive(std::size_t bytes) {
+    return near_ == nullptr ? room{} : near_->shared_room(bytes);
+  }
   /// For implementations: a frame has arrived. Anything that is no frame is dropped.
   void deliver(frame f) {
     if (f.size() < sizeof(frame_header)) return;
@@ -106,8 +129,31 @@ class RANKCAST_API link {
     std::map<std::uint64_t, std::vector<frame>> inboxes;
     std::map<std::uint64_t, int> ended;  // peers that have not left yet
     std::vector<frame> spare;
+
+    void recycle(frame f) noexcept {
+      f.clear();
+      f.shared = {};
+      const std::lock_guard lock(mutex);
+      if (spare.size() < most_spare) spare.push_back(std::move(f));
+    }
   };
+
+  // What a frame has in its own memory, as a payload that gives the memory back.
+  [[nodiscard]] payload own(frame f, std::size_t offset) {
+    struct holder {
+      std::shared_ptr<store> home;
+      frame memory;
+      holder(std::shared_ptr<store> h, frame f) : home(std::move(h)), memory(std::move(f)) {}
+      ~holder() { home->recycle(std::move(memory)); }
+      holder(const holder&) = delete;
+      holder& operator=(const holder&) = delete;
+    };
+    const std::span<const std::byte> bytes = std::span(f).subspan(offset);
+    return {std::make_shared<holder>(store_, std::move(f)), bytes};
+  }
+
   std::shared_ptr<store> store_ = std::make_shared<store>();
+  std::shared_ptr<link> near_;
 };
 
 }  // namespace rankcast::inline v0::frames

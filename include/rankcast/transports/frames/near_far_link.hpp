@@ -22,7 +22,9 @@ class near_far_link : public link {
         near_ranks_(std::move(near_ranks)),
         places_(std::move(places)) {
     share_with(*far_);
-    if (near_ != nullptr) near_->share_with(*far_);
+    if (near_ == nullptr) return;
+    near_->share_with(*far_);
+    far_->receive_into(near_);
   }
 
   [[nodiscard]] int rank() const noexcept override { return far_->rank(); }
@@ -38,6 +40,9 @@ class near_far_link : public link {
   bool progress() override {
     const bool moved = near_ != nullptr && near_->progress();
     return far_->progress() || moved;
+  }
+  [[nodiscard]] room shared_room(std::size_t bytes) override {
+    return near_ == nullptr ? room{} : near_->shared_room(bytes);
   }
   // A sleep on one link would miss what comes on the other.
   void pause(int attempt, std::chrono::nanoseconds limit) override { far_->pause(attempt, limit); }

@@ -67,11 +67,9 @@ class places {
   return from == origin ? root : where.leader(from);
 }
 
-/// True when ranks may get the data of a call from others than the rank they belong to: in a
-/// broadcast of agreed size. (Messages do not: their segments end in objects, from where nobody can
-/// pass them on.)
+/// True when ranks may get the data of a call from others than the rank they belong to.
 [[nodiscard]] inline bool passed_on(const call_record& r, const places& where) noexcept {
-  return r.code == opcode::broadcast && !r.message && where.has(r.root);
+  return r.code == opcode::broadcast && where.has(r.root);
 }
 
 /// True when `to` cannot go on in this call before `from` has shown it: it reads its data.

@@ -82,6 +82,7 @@ class mpi_link final : public frames::link {
     }
     const std::lock_guard lock(mutex_);
     if (over_) return;
+    bytes_sent_ += f.size() + f.shared.size();
     if (unsent != nullptr) unsent->fetch_add(1, std::memory_order_relaxed);
     waiting_.push_back({to, std::move(f), std::move(unsent)});
     if (may_call()) send_waiting();
@@ -120,6 +121,12 @@ class mpi_link final : public frames::link {
   [[nodiscard]] std::uint64_t next_adoption() {
     const std::lock_guard lock(mutex_);
     return adoptions_++;
+  }
+
+  /// Of frames for other processes, since the link was made.
+  [[nodiscard]] std::uint64_t bytes_sent() {
+    const std::lock_guard lock(mutex_);
+    return bytes_sent_;
   }
 
   /// The goodbye of all processes: returns when nothing is on its way any more, or after `limit`.
@@ -170,6 +177,7 @@ class mpi_link final : public frames::link {
   struct incoming {
     int from = 0;
     frames::frame data;
+    frames::room place;  // in memory of this host, instead
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
@@ -248,13 +256,33 @@ class mpi_link final : public frames::link {
     while (!waiting_.empty()) {
       outgoing s = std::move(waiting_.front());
       waiting_.pop_front();
-      MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Isend(s.data.data(), static_cast<int>(s.data.size()), MPI_BYTE, s.to, tag, comm_,
-                      &request),
-            "MPI_Isend");
+      const MPI_Request request = send(s);
       sends_.push_back(std::move(s));
       requests_.push_back(request);
     }
+  }
+
+  [[nodiscard]] MPI_Request send(const outgoing& s) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const frames::payload& shared = s.data.shared;
+    const int own_bytes = static_cast<int>(s.data.size());
+    if (shared.empty()) {
+      check(MPI_Isend(s.data.data(), own_bytes, MPI_BYTE, s.to, tag, comm_, &request), "MPI_Isend");
+      return request;
+    }
+    // One message of two pieces: the header, and the payload from where it lies.
+    int lengths[] = {own_bytes, static_cast<int>(shared.size())};
+    MPI_Aint places[2];
+    check(MPI_Get_address(s.data.data(), &places[0]), "MPI_Get_address");
+    check(MPI_Get_address(shared.bytes().data(), &places[1]), "MPI_Get_address");
+    MPI_Datatype pieces = MPI_DATATYPE_NULL;
+    check(MPI_Type_create_hindexed(2, lengths, places, MPI_BYTE, &pieces),
+          "MPI_Type_create_hindexed");
+    check(MPI_Type_commit(&pieces), "MPI_Type_commit");
+    const int sent = MPI_Isend(MPI_BOTTOM, 1, pieces, s.to, tag, comm_, &request);
+    check(MPI_Type_free(&pieces), "MPI_Type_free");  // when the message has left
+    check(sent, "MPI_Isend");
+    return request;
   }
 
   bool finish_sends() {
@@ -285,10 +313,12 @@ class mpi_link final : public frames::link {
       if (there == 0) break;
       int bytes = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-      incoming r{status.MPI_SOURCE, buffer(), MPI_REQUEST_NULL};
-      r.data.resize(static_cast<std::size_t>(bytes));
+      incoming r{status.MPI_SOURCE, buffer(), room_to_receive(static_cast<std::size_t>(bytes)),
+                 MPI_REQUEST_NULL};
+      if (!r.place) r.data.resize(static_cast<std::size_t>(bytes));
+      std::byte* const to = r.place ? r.place.data : r.data.data();
       // The probed message itself: nobody else receives here, and messages do not overtake.
-      check(MPI_Irecv(r.data.data(), bytes, MPI_BYTE, r.from, tag, comm_, &r.request), "MPI_Irecv");
+      check(MPI_Irecv(to, bytes, MPI_BYTE, r.from, tag, comm_, &r.request), "MPI_Irecv");
       receives_.push_back(std::move(r));
       moved = true;
     }
@@ -298,6 +328,7 @@ class mpi_link final : public frames::link {
       int done = 0;
       check(MPI_Test(&r.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
       if (done == 0) break;
+      if (r.place) r.data = frames::received(std::move(r.data), r.place);
       if (r.data.empty()) ended_[static_cast<std::size_t>(r.from)] = true;
       else deliver(std::move(r.data));
       receives_.pop_front();
@@ -316,6 +347,7 @@ class mpi_link final : public frames::link {
   std::mutex mutex_;  // of everything below
   bool over_ = false;
   std::uint64_t adoptions_ = 0;
+  std::uint64_t bytes_sent_ = 0;
   std::deque<outgoing> waiting_;  // posted by a thread that must not call MPI
   std::vector<outgoing> sends_;
   std::vector<MPI_Request> requests_;  // of sends_
