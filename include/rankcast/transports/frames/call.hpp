@@ -275,6 +275,7 @@ class call final : public flight {
 
   void complete() noexcept {
     if (!messages_.empty()) messages_.swap(group_.spare_messages);
+    chunks_.clear();  // the caller may keep this call
     phase_ = phase::complete;
     done = true;
   }

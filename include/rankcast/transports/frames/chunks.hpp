@@ -15,7 +15,7 @@ class chunks {
  public:
   /// Keeps a chunk that goes on where the last one ends; others are for one rank only.
   void add(std::uint64_t position, payload data) {
-    if (!kept_.empty() && position != end()) return;
+    if (data.empty() || (!kept_.empty() && position != end())) return;
     kept_.push_back({position, std::move(data)});
   }
   /// The bytes from `position` to the end of their chunk, none when they are not kept.
@@ -35,6 +35,7 @@ class chunks {
   void keep_last(std::size_t count) noexcept {
     while (kept_.size() > count) kept_.pop_front();
   }
+  void clear() noexcept { kept_.clear(); }
   [[nodiscard]] std::size_t count() const noexcept { return kept_.size(); }
 
  private:

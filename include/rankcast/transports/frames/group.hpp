@@ -182,6 +182,15 @@ class group {
   }
   [[nodiscard]] bool is_near(int r) const noexcept { return where.of(r) == where.of(rank); }
 
+  /// The group is over: what has come is not held on to.
+  void drop_arrived() noexcept {
+    for (peer& p : peers) {
+      for (auto& c : p.calls) {
+        if (c != nullptr) c->clear(*lines);
+      }
+    }
+  }
+
   /// The cause of the end of the group, and the rank that gave it; the first one counts.
   void revoke(revocation why, int by) {
     const std::lock_guard lock(cause_mutex_);

@@ -170,7 +170,7 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   [[nodiscard]] const settings& sizes() const noexcept { return header().sizes; }
   [[nodiscard]] const shared_file& file() const noexcept { return *file_; }
   /// Of large chunks that several of its processes read.
-  [[nodiscard]] const slots& chunk_slots() const noexcept { return *slots_; }
+  [[nodiscard]] slots& chunk_slots() const noexcept { return *slots_; }
   [[nodiscard]] job_header& header() const noexcept {
     return *reinterpret_cast<job_header*>(control_.address());
   }

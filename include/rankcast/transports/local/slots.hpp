@@ -120,6 +120,11 @@ class slots final : public std::enable_shared_from_this<slots> {
     }
     return n;
   }
+  /// Slots of this rank that have been used until now.
+  [[nodiscard]] std::size_t used() {
+    const std::lock_guard lock(mutex_);
+    return reserved_;
+  }
   [[nodiscard]] const form& sizes() const noexcept { return form_; }
 
  private:

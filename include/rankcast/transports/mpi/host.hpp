@@ -143,6 +143,8 @@ class host_link final : public frames::near_far_link {
   [[nodiscard]] std::uint64_t next_adoption() { return far_->next_adoption(); }
   void shut_down(std::chrono::nanoseconds limit) noexcept { far_->shut_down(limit); }
   [[nodiscard]] mpi::host& hosts() const noexcept { return *host_; }
+  /// Of frames that this process has sent to other hosts.
+  [[nodiscard]] std::uint64_t bytes_between_hosts() { return far_->bytes_sent(); }
 
  private:
   std::shared_ptr<mpi_link> far_;
