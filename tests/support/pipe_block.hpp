@@ -50,7 +50,7 @@ class pipe_block {
   pipe_block(int ranks, std::size_t bytes_of_pipe, std::size_t slots_each = 0)
       : size(ranks),
         pipe_bytes(bytes_of_pipe),
-        slot_form{ranks, slots_each, 4032, 16},
+        slot_form{ranks, slots_each, 4096, 16},
         slot_memory(std::make_shared<heap_slots>(slot_form.all_bytes())),
         bells(static_cast<std::size_t>(ranks)),
         lines_(rankcast::local::pipes::bytes_needed(ranks, pipe_bytes) / sizeof(line)) {}

@@ -187,12 +187,8 @@ class call final : public flight {
     return op_.code == opcode::all_reduce && op_.send.bytes() > group_.sizes.eager_bytes;
   }
 
-  // Several ranks get the same chunks.
-  [[nodiscard]] bool shares_chunks() const noexcept {
-    return op_.code == opcode::broadcast && (relays() || out_.size() > 1);
-  }
   void pump(outgoing& s) {
-    const bool shared = shares_chunks();
+    const bool shared = op_.code == opcode::broadcast;
     const bool near = shared && std::any_of(out_.begin(), out_.end(), [&](const outgoing& o) {
                         return group_.is_near(o.to);
                       });

@@ -92,18 +92,6 @@ struct frame : raw_bytes {
   return std::span(f).subspan(sizeof(frame_header));
 }
 
-/// What came as a whole into a room. The body of a chunk stays there; `f`, empty, is for the rest.
-[[nodiscard]] inline frame received(frame f, const room& in) {
-  const auto bytes = in.whole.bytes();
-  frame_header h;
-  if (bytes.size() > sizeof h) std::memcpy(&h, bytes.data(), sizeof h);
-  const bool stays = bytes.size() > sizeof h && h.what == kind::chunk;
-  f.resize(stays ? sizeof h : bytes.size());
-  std::memcpy(f.data(), bytes.data(), f.size());
-  if (stays) f.shared = in.whole.part(sizeof h, bytes.size() - sizeof h);
-  return f;
-}
-
 /// A peer's offer, which owns what its record names.
 struct arrived_offer : call_offer {
   std::string reduction_name;

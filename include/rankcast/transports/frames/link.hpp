@@ -43,7 +43,7 @@ class RANKCAST_API link {
   /// Memory for a large chunk that the other ranks of this place read where it is. None when there
   /// is no such memory, or none of it is free.
   [[nodiscard]] virtual room shared_room(std::size_t /*bytes*/) { return {}; }
-  /// Large frames are to be received into the shared memory of another link.
+  /// Payloads are to be received into the shared memory of another link.
   void receive_into(std::shared_ptr<link> near) noexcept { near_ = std::move(near); }
 
   /// From now on frames of this group are kept for `take`; those that came before have been, too.
@@ -106,9 +106,10 @@ class RANKCAST_API link {
   link(const link&) = delete;
   link& operator=(const link&) = delete;
 
-  /// For implementations: where a frame of so many bytes is to be received, if not in a buffer.
+  /// For implementations: where a payload of so many bytes is to be received.
   [[nodiscard]] room room_to_receive(std::size_t bytes) {
-    return near_ == nullptr ? room{} : near_->shared_room(bytes);
+    room r = near_ == nullptr ? room{} : near_->shared_room(bytes);
+    return r ? std::move(r) : own_room(bytes);
   }
   /// For implementations: a frame has arrived. Anything that is no frame is dropped.
   void deliver(frame f) {
@@ -133,6 +134,7 @@ class RANKCAST_API link {
     void recycle(frame f) noexcept {
       f.clear();
       f.shared = {};
+      if (f.capacity() == 0) return;
       const std::lock_guard lock(mutex);
       if (spare.size() < most_spare) spare.push_back(std::move(f));
     }

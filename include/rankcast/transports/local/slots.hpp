@@ -60,8 +60,7 @@ class slots final : public std::enable_shared_from_this<slots> {
     [[nodiscard]] std::size_t line_bytes() const noexcept {
       return page_up(count() * sizeof(slot_line));
     }
-    /// A chunk may come with the header of its frame.
-    [[nodiscard]] std::size_t slot_bytes() const noexcept { return page_up(most_bytes + 64); }
+    [[nodiscard]] std::size_t slot_bytes() const noexcept { return page_up(most_bytes); }
     [[nodiscard]] std::size_t all_bytes() const noexcept {
       return line_bytes() + count() * slot_bytes();
     }
