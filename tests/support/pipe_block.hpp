@@ -29,12 +29,12 @@ class heap_slots final : public rankcast::local::slot_memory {
     return reinterpret_cast<std::byte*>(const_cast<line*>(lines_.data()));
   }
   void reserve(std::size_t, std::size_t bytes) override {
-    if (bytes > most_reserved_ - reserved)
+    if (reserved.fetch_add(bytes) + bytes > most_reserved_) {
       throw rankcast::transport_error("no more memory", ENOMEM);
-    reserved += bytes;
+    }
   }
 
-  std::size_t reserved = 0;
+  std::atomic<std::size_t> reserved{0};
 
  private:
   struct alignas(128) line {

@@ -62,9 +62,9 @@ TEST(slots, memory_is_reserved_as_it_is_needed_and_may_be_lacking) {
   const local::slots::form form{1, 4, 1000, 100};
   const auto memory = std::make_shared<heap_slots>(form.all_bytes(), 2 * form.slot_bytes());
   const auto s = std::make_shared<local::slots>(memory, 0, form);
-  EXPECT_EQ(memory->reserved, 0u);
+  EXPECT_EQ(memory->reserved.load(), 0u);
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(s->take(200));
-  EXPECT_EQ(memory->reserved, form.slot_bytes());
+  EXPECT_EQ(memory->reserved.load(), form.slot_bytes());
   const fr::room a = s->take(200);
   fr::room b = s->take(200);
   EXPECT_TRUE(b);
