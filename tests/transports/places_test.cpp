@@ -26,7 +26,7 @@ support::world_options many_chunks() {
 
 std::vector<int> numbers(int seed, std::size_t n) {
   std::vector<int> v(n);
-  std::iota(v.begin(), v.end(), seed * 1'000'000);
+  std::iota(v.begin(), v.end(), seed * 10'000);
   return v;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -66,7 +65,7 @@ class supply {
     }
     while (!to.empty()) {
       const auto piece = next_piece(to.size());
-      std::memcpy(to.data(), piece.data(), piece.size());
+      std::copy(piece.begin(), piece.end(), to.begin());
       to = to.subspan(piece.size());
     }
   }
