@@ -253,6 +253,16 @@ TEST(slots_in_pipes, what_a_closed_group_gets_is_given_back) {
   EXPECT_EQ(w.free(), w.all());
 }
 
+TEST(slots_in_pipes, what_a_group_has_not_taken_when_it_closes_is_given_back) {
+  ranks_of_a_block w(2);
+  for (std::uint64_t i = 0; i < 6; ++i) {  // in slots, and in memory of its own
+    w.link(0).post(0, chunk(w.link(0), i, 3000));
+  }
+  EXPECT_EQ(w.free(), w.all() - each);
+  w.link(0).close(group, 1);
+  EXPECT_EQ(w.free(), w.all());
+}
+
 // A native library may write to a slot after the link has gone.
 TEST(slots_in_pipes, a_room_outlives_the_link) {
   fr::room r;

@@ -54,10 +54,12 @@ class RANKCAST_API link {
   /// Frames of this group are dropped from now on. Its number is forgotten when `leaving` peers
   /// more have left it, for then none of its frames is on its way.
   void close(std::uint64_t group, int leaving) noexcept {
+    std::vector<frame> dropped;  // without the lock: payloads give their memory back
     const std::lock_guard lock(store_->mutex);
     const auto box = store_->inboxes.find(group);
     if (box != store_->inboxes.end()) {
       for (const frame& f : box->second) leaving -= header_of(f).what == kind::leave ? 1 : 0;
+      dropped.swap(box->second);
       store_->inboxes.erase(box);
     }
     if (leaving > 0) store_->ended.emplace(group, leaving);
@@ -143,10 +145,12 @@ class RANKCAST_API link {
   // What a frame has in its own memory, as a payload that gives the memory back.
   [[nodiscard]] payload own(frame f, std::size_t offset) {
     struct holder {
-      std::shared_ptr<store> home;
+      std::weak_ptr<store> home;  // it may lie in there itself
       frame memory;
-      holder(std::shared_ptr<store> h, frame f) : home(std::move(h)), memory(std::move(f)) {}
-      ~holder() { home->recycle(std::move(memory)); }
+      holder(const std::shared_ptr<store>& h, frame f) : home(h), memory(std::move(f)) {}
+      ~holder() {
+        if (const auto s = home.lock()) s->recycle(std::move(memory));
+      }
       holder(const holder&) = delete;
       holder& operator=(const holder&) = delete;
     };
