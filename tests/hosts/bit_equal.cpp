@@ -172,12 +172,36 @@ void broadcasts(const communicator& world, report& out) {
   }
 }
 
+// Columns of a matrix, read and written where they are; from roots in no order.
+void strided_broadcasts(const communicator& world, report& out) {
+  std::uint64_t chance = 1;
+  for (const std::int64_t rows : {7, 1'001, 100'003}) {
+    for (int i = 0; i < 3; ++i) {
+      chance = mixed(chance + static_cast<std::uint64_t>(rows));
+      const int root = static_cast<int>(chance % static_cast<std::uint64_t>(world.size()));
+      auto matrix = values<float>(world.rank(), rows * 5);
+      auto column = rankcast::layout::contiguous({rows, 2});
+      column.strides = {5, 1};
+      const rankcast::tensor_view view(matrix.data() + 1, rankcast::dtype::float32, column);
+      rankcast::broadcast(world, view, {.root = root});
+      std::vector<float> got;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        got.push_back(matrix[index(5 * r + 1)]);
+        got.push_back(matrix[index(5 * r + 2)]);
+      }
+      out.add("broadcast of " + std::to_string(rows) + " strided, root " + std::to_string(root),
+              got);
+    }
+  }
+}
+
 void everything(const communicator& world, const std::string& path) {
   report out(world);
   reductions<float>(world, out, "float32");
   reductions<bfloat16>(world, out, "bfloat16");
   gathers(world, out);
   broadcasts(world, out);
+  strided_broadcasts(world, out);
   out.write(path);
 }
 

@@ -24,7 +24,7 @@ void run_over_links(int ranks, const std::function<void(rankcast::communicator&)
   sizes.eager_bytes = options.eager_bytes;
   sizes.chunk_bytes = options.chunk_bytes;
   sizes.chunks_ahead = 3;
-  sizes.flat_ranks = options.flat_ranks;
+  sizes.flat_places = options.flat_places;
   std::mutex mutex;
   std::exception_ptr cause;
   const auto body = [&](int rank) {

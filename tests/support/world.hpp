@@ -18,7 +18,7 @@ struct world_options {
   rankcast::completion completion = rankcast::completion::local;
   std::size_t eager_bytes = 256;
   std::size_t chunk_bytes = 64;
-  int flat_ranks = 3;  // broadcasts to more go along a tree, where there is one
+  int flat_places = 3;  // broadcasts to more go along a tree, where there is one
 };
 
 /// Runs `function` on `ranks` new ranks, or on those of them that live in this process, and throws

@@ -58,7 +58,7 @@ void run_world(int ranks, const std::function<void(rankcast::communicator&)>& fu
     mpi::group_options group;
     group.default_timeout = options.default_timeout;
     group.completion = options.completion;
-    group.sizes = {options.eager_bytes, options.chunk_bytes, 3, options.flat_ranks};
+    group.sizes = {options.eager_bytes, options.chunk_bytes, 3, options.flat_places};
     group.shared_sizes.eager_bytes = options.eager_bytes;
     group.shared_sizes.slot_bytes = options.eager_bytes / 4;
     group.shared_sizes.chunk_bytes = options.chunk_bytes;

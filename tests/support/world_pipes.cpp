@@ -1,9 +1,8 @@
 // Ranks as threads that send each other frames through rings in a block of memory: what ranks that
 // are processes do, where sanitizers can see it. (Frames larger than their ring: pipes_test.cpp.)
-#include <atomic>
 #include <limits>
 #include <memory>
-#include <thread>
+#include <vector>
 
 #include "support/frames_ranks.hpp"
 #include "support/pipe_block.hpp"
@@ -12,21 +11,21 @@ namespace support {
 
 void run_world(int ranks, const std::function<void(rankcast::communicator&)>& function,
                const world_options& options) {
-  const auto block = std::make_shared<pipe_block>(ranks, 16 * 1024);
-  std::atomic<int> finished{0};
+  const auto block = std::make_shared<pipe_block>(ranks, 16 * 1024, 8);
+  departure together(ranks);
+  std::vector<std::shared_ptr<pipe_end>> ends;
+  for (int r = 0; r < ranks; ++r) ends.push_back(std::make_shared<pipe_end>(block, r));
   run_over_links(
       ranks, function, options,
       [&](int rank) {
-        const auto end = std::make_shared<pipe_end>(block, rank);
+        const auto& end = ends[static_cast<std::size_t>(rank)];
         return std::shared_ptr<rankcast::frames::link>(end, &end->link);
       },
-      // What is queued leaves only by calls of this rank, and what others send has to be read.
       [&](rankcast::frames::link& link) {
-        ++finished;
-        while (finished < ranks) {
-          if (!link.progress()) std::this_thread::yield();
-        }
+        together.leave(*ends[static_cast<std::size_t>(link.rank())]);
       });
+  ends.clear();
+  require_free_slots(*block);
 }
 
 int most_ranks() {

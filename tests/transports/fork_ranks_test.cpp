@@ -240,6 +240,60 @@ TEST_F(fork_ranks_of, a_rank_that_exits_by_itself_is_lost) {
   EXPECT_CONTAINS(e->what(), "exit status 3");
 }
 
+// Killed while it reads what others have put into shared memory for it, again and again until the
+// sender has none of that left: the others still get what they are sent.
+TEST_F(fork_ranks_of, what_killed_readers_held_is_missed_by_nobody) {
+  struct deadly final : rankcast::message_sink {
+    void decode(int, std::span<const std::byte>, rankcast::segment_reader& segments) override {
+      std::vector<std::byte> start(static_cast<std::size_t>(segments.sizes()[0]));
+      segments.read(start);
+      raise(SIGKILL);
+    }
+  };
+  struct two_parts final : rankcast::message_source {
+    std::vector<std::byte> start = std::vector<std::byte>(1000);
+    std::vector<std::byte> rest = std::vector<std::byte>(4'000'000);
+    void encode(int, rankcast::message& out) override { out.segments = {start, rest}; }
+  };
+  constexpr int victims = 5;
+  const auto e = error_of<rankcast::peer_lost_error>([&] {
+    fork_ranks(2 + victims, [&](communicator& world) {
+      std::vector<communicator> with;  // rank 0 and each victim
+      for (int v = 0; v < victims; ++v) {
+        const bool inside = world.rank() == 0 || world.rank() == 2 + v;
+        with.push_back(world.split(inside ? 0 : 1));
+      }
+      const communicator pair = world.split(world.rank() < 2 ? 0 : 1);
+      rankcast::operation op;
+      if (world.rank() >= 2) {
+        deadly sink;
+        op.code = rankcast::opcode::receive;
+        op.root = 0;
+        op.sink = &sink;
+        with[static_cast<std::size_t>(world.rank() - 2)].run(op, {});
+      }
+      two_parts source;
+      for (int v = 0; v < victims && world.rank() == 0; ++v) {
+        op.code = rankcast::opcode::send;
+        op.root = 1;
+        op.source = &source;
+        const auto lost = error_of<rankcast::peer_lost_error>(
+            [&] { with[static_cast<std::size_t>(v)].run(op, {}); });
+        REQUIRE_HERE(lost.has_value());
+      }
+      std::vector<int> data(1'000'000);
+      for (int round = 0; round < 5; ++round) {
+        std::iota(data.begin(), data.end(), world.rank() == 0 ? round : -7);
+        if (world.rank() == 0) rankcast::send(pair, data, 1);
+        else rankcast::receive(pair, data, 0);
+        REQUIRE_HERE(data.front() == round && data.back() == round + 999'999);
+      }
+    });
+  });
+  ASSERT_TRUE(e);
+  EXPECT_CONTAINS(e->what(), "killed by signal 9");
+}
+
 // Killed before it has become a rank: nobody may wait for it until the time limit.
 std::atomic<int> forks_until_one_dies{0};
 void die_if_due() {

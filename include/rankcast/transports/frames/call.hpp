@@ -57,13 +57,26 @@ class call final : public flight {
       if (s.to != by || s.phase != h.phase) continue;
       if ((h.flags & flag::skip) != 0) s.skipped = true;
       s.granted = std::min(std::max(s.granted, h.position), s.bytes.total());
-      group_.pump(s, sequence_, unsent_);
+      pump(s);
     }
+    drop_chunks();
   }
+
+  /// True when this call passes on what comes from rank `from`.
+  [[nodiscard]] bool relays(int from) const noexcept {
+    return !done && !out_.empty() && relays() && from == feeder();
+  }
+  /// A chunk has come that other ranks are to have as well.
+  void pass_on(std::uint64_t position, const payload& data) {
+    chunks_.add(position, data);
+    for (outgoing& s : out_) pump(s);
+    drop_chunks();
+  }
+
   /// A peer waits for all, and this rank would not have told it of its call otherwise.
   void asked_by(int peer) {
     if (phase_ == phase::queued || tells_all() || feeds(peer)) return;
-    send_head(peer, kind::call, 0, supply(), [&](frame& f) { write_own_offer(f); });
+    send_head(peer, kind::call, 0, supply(), true, [&](frame& f) { write_own_offer(f); });
   }
 
   /// A peer takes no part: what is on its way to it need not go on.
@@ -107,11 +120,12 @@ class call final : public flight {
   }
   // This rank passes on what it gets.
   [[nodiscard]] bool relays() const noexcept {
-    return !at_root() && along_tree(mine_.record, group_.size, group_.sizes.flat_ranks);
+    return !at_root() && passed_on(mine_.record, group_.where);
   }
   // The rank that sends this one the root's data.
   [[nodiscard]] int feeder() const noexcept {
-    return relays() ? tree_parent(group_.rank, op_.root, group_.size) : op_.root;
+    return relays() ? feeder_of(group_.where, group_.rank, op_.root, group_.sizes.flat_places)
+                    : op_.root;
   }
   [[nodiscard]] peer_call& theirs(int r) { return group_.call_of(r, sequence_); }
   [[nodiscard]] bool arrived(int r) { return theirs(r).arrived; }
@@ -151,7 +165,11 @@ class call final : public flight {
   void encode();
   // A frame that announces a stream, and brings all of it when it is small.
   template <class Body>
-  void send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body, int tag = -1);
+  void send_head(int to, kind what, std::uint8_t stream, supply bytes, bool whole, Body&& body,
+                 int tag = -1);
+  [[nodiscard]] bool small(const supply& bytes) const noexcept {
+    return bytes.total() <= group_.sizes.eager_bytes;
+  }
   [[nodiscard]] verdict compare();
   void agree();
   void move_own();
@@ -161,11 +179,51 @@ class call final : public flight {
   bool take(int from, std::uint8_t stream, std::int64_t to_first, std::int64_t count);
   bool fold(std::int64_t to_first, std::int64_t first, std::int64_t count);
   void relay();
+  bool pass_rest_on();
   void relay_failure(int refuser);
   void announce_slice();
   bool collect_slices();
   [[nodiscard]] bool slices_follow() const noexcept {
     return op_.code == opcode::all_reduce && op_.send.bytes() > group_.sizes.eager_bytes;
+  }
+
+  void pump(outgoing& s) {
+    const bool shared = op_.code == opcode::broadcast;
+    const bool near = shared && std::any_of(out_.begin(), out_.end(), [&](const outgoing& o) {
+                        return group_.is_near(o.to);
+                      });
+    group_.pump(s, sequence_, unsent_, shared ? &chunks_ : nullptr, near);
+  }
+  // Who is too far behind for the last chunks gets its own from the caller's buffer. There is none
+  // for a message that is passed on: its chunks stay until all have them, and the sender goes on as
+  // those do who have come.
+  void drop_chunks() {
+    std::uint64_t needed = ~std::uint64_t{0};
+    std::uint64_t passed_on = needed;
+    for (const outgoing& s : out_) {
+      if (s.finished()) continue;
+      needed = std::min(needed, s.sent);
+      if (s.granted != 0) passed_on = std::min(passed_on, s.sent);
+    }
+    chunks_.drop_before(needed);
+    if (!relays() || !is_message(op_)) {
+      chunks_.keep_last(group_.sizes.chunks_ahead);
+    } else if (phase_ == phase::move) {
+      incoming& from = theirs(feeder()).streams[0];
+      from.note_passed_on(passed_on);
+      group_.grant(feeder(), sequence_, 0, from);
+    }
+  }
+  // More of a message would come if another rank took what has come.
+  [[nodiscard]] bool held_back() {
+    if (!relays() || !is_message(op_)) return false;
+    const incoming& from = theirs(feeder()).streams[0];
+    return from.arrived() == from.granted() && from.granted() < from.total() &&
+           from.settled() < from.consumed();
+  }
+  [[nodiscard]] bool sends_to(int r) const noexcept {
+    return std::any_of(out_.begin(), out_.end(),
+                       [&](const outgoing& s) { return s.to == r && !s.finished(); });
   }
 
   void decline_all() {
@@ -213,6 +271,7 @@ class call final : public flight {
 
   void complete() noexcept {
     if (!messages_.empty()) messages_.swap(group_.spare_messages);
+    chunks_.clear();  // the caller may keep this call
     phase_ = phase::complete;
     done = true;
   }
@@ -244,6 +303,7 @@ class call final : public flight {
   std::vector<message> messages_;  // of a source
   std::vector<std::byte> stage_;   // all_to_all in place: the data as they were
   std::vector<outgoing> out_;
+  chunks chunks_;  // of a broadcast
   unsent_count unsent_ = std::make_shared<std::atomic<int>>(0);
   std::int64_t folded_ = 0;  // elements of this rank's slice
   int next_source_ = 0;      // of messages

@@ -16,6 +16,7 @@
 #include "rankcast/core/agreement.hpp"
 #include "rankcast/core/bytes.hpp"
 #include "rankcast/core/revocation.hpp"
+#include "rankcast/transports/frames/payload.hpp"
 
 namespace rankcast::inline v0::frames {
 
@@ -72,8 +73,14 @@ struct raw_allocator : std::allocator<T> {
   }
 };
 
-/// Header and body, in one piece of memory that is used again and again.
-using frame = std::vector<std::byte, raw_allocator<std::byte>>;
+using raw_bytes = std::vector<std::byte, raw_allocator<std::byte>>;
+
+/// Header and body, in one piece of memory that is used again and again. The body of a chunk may be
+/// a payload instead, which other frames hold as well: passing a chunk on takes a new header only.
+struct frame : raw_bytes {
+  using raw_bytes::raw_bytes;
+  payload shared;
+};
 
 [[nodiscard]] inline frame_header header_of(const frame& f) noexcept {
   frame_header h;
@@ -81,6 +88,7 @@ using frame = std::vector<std::byte, raw_allocator<std::byte>>;
   return h;
 }
 [[nodiscard]] inline std::span<const std::byte> body_of(const frame& f) noexcept {
+  if (!f.shared.empty()) return f.shared.bytes();
   return std::span(f).subspan(sizeof(frame_header));
 }
 

@@ -15,6 +15,7 @@
 
 #include "rankcast/core/revocation.hpp"
 #include "rankcast/core/transport.hpp"
+#include "rankcast/transports/frames/chunks.hpp"
 #include "rankcast/transports/frames/link.hpp"
 #include "rankcast/transports/frames/route.hpp"
 #include "rankcast/transports/frames/stream.hpp"
@@ -29,7 +30,7 @@ struct settings {
   std::size_t eager_bytes = 3 * 1024;    // up to here data travel with the call
   std::size_t chunk_bytes = 128 * 1024;  // of one frame
   std::size_t chunks_ahead = 8;          // a receiver grants room for so many
-  int flat_ranks = 8;                    // broadcasts to more ranks go along a tree
+  int flat_places = 8;                   // broadcasts to more of them go along a tree
 };
 
 /// What a peer has shown of one call.
@@ -82,7 +83,8 @@ class group {
         name(std::move(text)),
         sizes{s.eager_bytes, std::max<std::size_t>(s.chunk_bytes / 16, 1) * 16,
               std::max<std::size_t>(s.chunks_ahead, 1),
-              s.flat_ranks},  // chunks hold whole elements
+              s.flat_places},  // chunks hold whole elements
+        where(places_of(*lines, link_ranks)),
         peers(link_ranks.size()) {
     for (std::size_t r = 0; r < peers.size(); ++r) peers[r].link_rank = link_ranks[r];
     lines->open(id);
@@ -139,14 +141,14 @@ class group {
 
   /// True when rank `to` reads what rank `from` has in this call.
   [[nodiscard]] bool feeds(const call_record& r, int from, int to) const noexcept {
-    return frames::feeds(r, from, to, size, sizes.flat_ranks);
+    return frames::feeds(r, from, to, where, sizes.flat_places);
   }
 
   /// Lets the receiver of a stream say how much of it it has room for.
   void grant(int from, std::uint64_t sequence, std::uint8_t phase, incoming& s) {
     const std::uint64_t room = sizes.chunk_bytes * sizes.chunks_ahead;
-    if (s.granted() >= s.total() || s.granted() > s.consumed() + room / 2) return;
-    const std::uint64_t up_to = std::min(s.total(), s.consumed() + room);
+    if (s.granted() >= s.total() || s.granted() > s.settled() + room / 2) return;
+    const std::uint64_t up_to = std::min(s.total(), s.settled() + room);
     s.note_granted(up_to);
     post(from, make(kind::grant, sequence, up_to, 0, phase));
   }
@@ -156,16 +158,36 @@ class group {
     s.note_granted(s.total());
     post(from, make(kind::grant, sequence, s.total(), flag::skip, phase));
   }
-  /// Sends what has been granted of a stream.
-  void pump(outgoing& s, std::uint64_t sequence, const unsent_count& unsent) {
-    const std::uint64_t until = std::min(s.granted, s.available);
-    while (!s.finished() && s.sent < until) {
-      const auto n =
-          static_cast<std::size_t>(std::min<std::uint64_t>(sizes.chunk_bytes, until - s.sent));
+  /// Sends what has been granted of a stream. `shared`: its last chunks, when other ranks get them
+  /// too; `near`: one of these is at this rank's place.
+  void pump(outgoing& s, std::uint64_t sequence, const unsent_count& unsent,
+            chunks* shared = nullptr, bool near = false) {
+    while (!s.finished() && s.sent < s.granted) {
+      const std::uint64_t wanted = std::min<std::uint64_t>(sizes.chunk_bytes, s.granted - s.sent);
+      payload there = shared == nullptr ? payload() : shared->at(s.sent);
+      if (there.empty() && s.sent >= s.available) return;
       frame f = make(kind::chunk, sequence, s.sent, 0, s.phase);
-      s.bytes.append(f, n);
-      s.sent += n;
+      if (!there.empty()) {
+        f.shared =
+            there.part(0, static_cast<std::size_t>(std::min<std::uint64_t>(wanted, there.size())));
+        s.bytes.skip(f.shared.size());
+      } else {
+        const auto n = static_cast<std::size_t>(std::min(wanted, s.available - s.sent));
+        fill(f, s.bytes, n, shared != nullptr, near || is_near(s.to));
+        if (shared != nullptr) shared->add(s.sent, f.shared);
+      }
+      s.sent += body_of(f).size();
       post(s.to, std::move(f), unsent);
+    }
+  }
+  [[nodiscard]] bool is_near(int r) const noexcept { return where.of(r) == where.of(rank); }
+
+  /// The group is over: what has come is not held on to.
+  void drop_arrived() noexcept {
+    for (peer& p : peers) {
+      for (auto& c : p.calls) {
+        if (c != nullptr) c->clear(*lines);
+      }
     }
   }
 
@@ -187,6 +209,7 @@ class group {
   const int size;
   const std::string name;
   const settings sizes;
+  const places where;
   std::vector<peer> peers;
   std::uint64_t released = 0;          // calls this rank has done with
   std::array<past_call, window> past;  // of this rank's last calls, by sequence
@@ -195,6 +218,25 @@ class group {
   std::vector<std::byte> spare_header;  // and of one that came in
 
  private:
+  [[nodiscard]] static places places_of(const frames::link& l, const std::vector<int>& ranks) {
+    std::vector<int> of_rank;
+    for (const int r : ranks) of_rank.push_back(l.place_of(r));
+    return places(of_rank);
+  }
+
+  // The body of a chunk: in shared memory for a rank of this place, in a payload for several ranks,
+  // else behind the header.
+  void fill(frame& f, supply& from, std::size_t n, bool for_several, bool near) {
+    room r = near ? lines->shared_room(n) : room();
+    if (!r && for_several) r = lines->own_room(n);
+    if (!r) {
+      from.append(f, n);
+      return;
+    }
+    from.read({r.data, n});
+    f.shared = std::move(r.whole);
+  }
+
   mutable std::mutex cause_mutex_;
   std::optional<std::pair<revocation, int>> cause_;
 };

@@ -209,12 +209,8 @@ class inbox {
       return;
     }
     if (in.rest().size() < h.position) throw decode_error("its data are cut off");
-    if (h.position == 0) {
-      group_.lines->recycle(std::move(f));
-      return;
-    }
-    const std::size_t offset = f.size() - static_cast<std::size_t>(h.position);
-    s.push_whole(std::move(f), offset);
+    if (h.position == 0) group_.lines->recycle(std::move(f));
+    else s.push_whole(std::move(f));
   }
 
   void hear_chunk(const frame_header& h, frame f) {
@@ -229,8 +225,21 @@ class inbox {
       group_.lines->recycle(std::move(f));
       return;
     }
+    call* const relay = h.phase == 0 ? relaying(h) : nullptr;
+    if (relay != nullptr) group_.lines->share(f);
+    const std::uint64_t position = s->arrived();
+    const payload body = f.shared;
     s->push(std::move(f));
     if (s->overrun()) throw decode_error("it sends more than was asked for");
+    if (relay != nullptr) relay->pass_on(position, body);
+  }
+
+  // The call of this rank that passes a chunk on to others.
+  [[nodiscard]] call* relaying(const frame_header& h) noexcept {
+    for (const auto& own : flying_.calls) {
+      if (own->sequence() == h.sequence && own->relays(h.source)) return own.get();
+    }
+    return nullptr;
   }
 
   group& group_;

@@ -45,9 +45,9 @@ class own_segments final : public segment_reader {
 
 class intake {
  public:
-  /// Goes on with the message that `s` brings from rank `from`. True when it has been decoded.
-  /// Throws what the decoder throws.
-  bool step(group& g, int from, std::uint64_t sequence, std::uint8_t phase, incoming& s,
+  /// Goes on with the message of rank `source` that `s` brings from rank `from`. True when it has
+  /// been decoded. Throws what the decoder throws.
+  bool step(group& g, int source, int from, std::uint64_t sequence, std::uint8_t phase, incoming& s,
             message_sink& sink, waiter& w) {
     if (head_.empty()) head_.swap(g.spare_header);
     while (!header_is_whole()) {
@@ -65,7 +65,7 @@ class intake {
     }
     g.grant(from, sequence, phase, s);
     reader segments{g, from, sequence, phase, s, w, sizes_};
-    sink.decode(from, std::span<const std::byte>(head_).subspan(header_at_), segments);
+    sink.decode(source, std::span<const std::byte>(head_).subspan(header_at_), segments);
     head_.clear();
     head_.swap(g.spare_header);
     return true;

@@ -224,7 +224,8 @@ class letter final : public flight, private waiter {
   }
 
   bool take_message() {
-    return intake_.step(group_, op_.root, number_, phase, found_->stream, *op_.sink, *this);
+    return intake_.step(group_, op_.root, op_.root, number_, phase, found_->stream, *op_.sink,
+                        *this);
   }
   bool take_elements() {
     incoming& s = found_->stream;

@@ -39,7 +39,8 @@ inline bool call::publish() {
     if (relays() && feeds(r) && !refused) continue;  // when the data have come
     if (!tells_all() && !feeds(r) && !theirs(r).wants_all) continue;
     supply bytes = !refused && feeds(r) && moves_data(op_.code) ? share_for(r) : supply();
-    send_head(r, kind::call, 0, std::move(bytes), [&](frame& f) { write_own_offer(f); });
+    const bool whole = small(bytes);
+    send_head(r, kind::call, 0, std::move(bytes), whole, [&](frame& f) { write_own_offer(f); });
   }
   shown_ = tells_all();
   phase_ = phase::agree;
@@ -47,8 +48,8 @@ inline bool call::publish() {
 }
 
 template <class Body>
-void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, Body&& body, int tag) {
-  const bool whole = bytes.total() <= group_.sizes.eager_bytes;
+void call::send_head(int to, kind what, std::uint8_t stream, supply bytes, bool whole, Body&& body,
+                     int tag) {
   std::uint8_t flags = whole ? flag::complete : flag::none;
   if (what == kind::call && everyone()) flags |= flag::wants_all;
   frame f = group_.make(what, sequence_, bytes.total(), flags, stream, tag);
@@ -84,18 +85,21 @@ inline void call::agree() {
   }
   phase_ = phase::move;
   move_own();
-  if (relays() && theirs(feeder()).streams[0].total() > group_.sizes.eager_bytes) relay();
+  if (relays()) relay();
 }
 
-// Announces to the ranks below in the tree what has come or is coming; chunks follow as they come.
+// Shows the ranks that this one feeds what has come, or what is coming: chunks follow as they come.
 inline void call::relay() {
-  const std::uint64_t come = theirs(feeder()).streams[0].consumed();
+  const incoming& from = theirs(feeder()).streams[0];
+  const bool whole = from.all_arrived();
   for (int r = 0; r < group_.size; ++r) {
     if (!feeds(r)) continue;
+    supply bytes = whole             ? supply(from.front())
+                   : is_message(op_) ? supply::passed_on(from.total())
+                                     : supply(op_.receive, 0, op_.receive.elements());
     const std::size_t before = out_.size();
-    send_head(r, kind::call, 0, supply(op_.receive, 0, op_.receive.elements()),
-              [&](frame& f) { write_own_offer(f); });
-    if (out_.size() > before) out_.back().available = come;
+    send_head(r, kind::call, 0, std::move(bytes), whole, [&](frame& f) { write_own_offer(f); });
+    if (out_.size() > before) out_.back().available = 0;
   }
 }
 
@@ -104,7 +108,7 @@ inline void call::relay_failure(int refuser) {
   for (int r = 0; r < group_.size; ++r) {
     if (!feeds(r)) continue;
     send_head(
-        r, kind::call, 0, supply(),
+        r, kind::call, 0, supply(), true,
         [&](frame& f) { write_offer(f, mine_.record, mine_.counts, failure_text()); }, refuser);
   }
 }
@@ -118,7 +122,6 @@ inline bool call::advance(bool turn) {
   }
   if (phase_ == phase::agree && turn && needed_arrived()) agree();
   if (phase_ == phase::move && move_data()) {
-    if (relays() && op_.receive.bytes() <= group_.sizes.eager_bytes) relay();
     if (slices_follow()) announce_slice();
     else consume();
   }
@@ -141,13 +144,12 @@ inline std::vector<int> call::awaited() {
         missing = sequence_ >= window && group_.of(r).released + window <= sequence_;
         break;
       case phase::agree: missing = (everyone() || reads_from(r)) && !arrived(r); break;
-      case phase::move: missing = reads_from(r) && !theirs(r).streams[0].all_arrived(); break;
+      case phase::move:
+        missing = held_back() ? sends_to(r) : reads_from(r) && !theirs(r).streams[0].all_arrived();
+        break;
       case phase::slices: missing = !theirs(r).streams[1].all_arrived(); break;
       case phase::verdict: missing = !theirs(r).consumed; break;
-      case phase::drain:
-        missing = std::any_of(out_.begin(), out_.end(),
-                              [&](const outgoing& s) { return s.to == r && !s.finished(); });
-        break;
+      case phase::drain: missing = sends_to(r); break;
       case phase::complete: break;
     }
     if (missing) ranks.push_back(r);

@@ -1,5 +1,5 @@
 /// What each rank sends and takes in each collective: everything goes straight from where it lies
-/// to where it is needed (but for broadcasts to many, route.hpp). The slices of a large reduction
+/// to where it is needed (but for broadcasts, route.hpp). The slices of a large reduction
 /// belong to one rank each, which folds its slice of all ranks' data and sends the result to all.
 #pragma once
 
@@ -82,10 +82,11 @@ inline bool call::move_data() {
     case opcode::broadcast: {
       if (at_root()) return true;
       const bool finished = take(feeder(), 0, 0, all);
-      for (outgoing& s : out_) {  // below in the tree
+      for (outgoing& s : out_) {  // of those that are behind
         s.available = theirs(feeder()).streams[0].consumed();
-        group_.pump(s, sequence_, unsent_);
+        pump(s);
       }
+      drop_chunks();
       return finished;
     }
     case opcode::scatter: return at_root() || !op_.receive.given || take(op_.root, 0, 0, all);
@@ -177,7 +178,9 @@ inline void call::announce_slice() {
   for (int r = 0; r < group_.size; ++r) {
     if (r == group_.rank) continue;
     group_.decline(r, sequence_, 0, theirs(r).streams[0]);  // where the fold has failed
-    send_head(r, kind::slice, 1, note.empty() ? supply(op_.receive, s.first, s.count) : supply(),
+    supply bytes = note.empty() ? supply(op_.receive, s.first, s.count) : supply();
+    const bool whole = small(bytes);
+    send_head(r, kind::slice, 1, std::move(bytes), whole,
               [&](frame& f) { detail::byte_writer(f).put_text(note); });
   }
   phase_ = phase::slices;
@@ -205,8 +208,9 @@ inline bool call::collect_slices() {
 
 inline bool call::move_messages() {
   const bool from_root = has_root(op_.code) && op_.code != opcode::gather;
+  const int sources = from_root ? 1 : group_.size;
   try {
-    for (; next_source_ < (from_root ? 1 : group_.size); ++next_source_) {
+    for (; next_source_ < sources; ++next_source_) {
       const int from = from_root ? op_.root : next_source_;
       if (from == group_.rank) {
         const message& own =
@@ -215,17 +219,33 @@ inline bool call::move_messages() {
         op_.sink->decode(from, own.head(), segments);
         continue;
       }
-      incoming& s = theirs(from).streams[0];
-      if (!intake_.step(group_, from, sequence_, 0, s, *op_.sink, waiter_)) return false;
-      group_.decline(from, sequence_, 0, s);
+      const int feeds_us = from_root ? feeder() : from;
+      incoming& s = theirs(feeds_us).streams[0];
+      if (!intake_.step(group_, from, feeds_us, sequence_, 0, s, *op_.sink, waiter_)) return false;
+      if (!relays()) group_.decline(from, sequence_, 0, s);
       intake_.clear();
     }
   } catch (const group_revoked&) {
     throw;
   } catch (...) {
     fail_own(std::current_exception());
+    next_source_ = sources;
   }
-  return true;
+  return !relays() || pass_rest_on();
+}
+
+// The decoder has done with the message, or failed. Other ranks want what may be left of it.
+inline bool call::pass_rest_on() {
+  incoming& s = theirs(feeder()).streams[0];
+  if (std::all_of(out_.begin(), out_.end(), [](const outgoing& o) { return o.skipped; })) {
+    return true;  // the rest will be declined
+  }
+  group_.grant(feeder(), sequence_, 0, s);
+  while (!s.front().empty()) {
+    s.pop(s.front().size(), *group_.lines);
+    group_.grant(feeder(), sequence_, 0, s);
+  }
+  return s.finished();
 }
 
 }  // namespace rankcast::inline v0::frames

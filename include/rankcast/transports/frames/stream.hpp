@@ -18,7 +18,8 @@
 
 namespace rankcast::inline v0::frames {
 
-/// Where the bytes of a stream come from: elements of a buffer, or a message. Read once, in order.
+/// Where the bytes of a stream come from: elements of a buffer, a message, or what another rank
+/// sends. Read once, in order.
 class supply {
  public:
   supply() = default;
@@ -40,37 +41,64 @@ class supply {
     pieces_.insert(pieces_.end(), m.segments.begin(), m.segments.end());
   }
 
+  /// Bytes that lie in one piece and stay there until they are read.
+  explicit supply(std::span<const std::byte> bytes) : total_(bytes.size()) {
+    if (!bytes.empty()) pieces_.push_back(bytes);
+  }
+  /// What is passed on as it comes: there is nothing to read.
+  [[nodiscard]] static supply passed_on(std::uint64_t total) {
+    supply s;
+    s.total_ = total;
+    return s;
+  }
+
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
 
-  /// Appends the next `n` bytes to a frame. Buffers are asked for whole elements.
-  void append(frame& to, std::size_t n) {
-    const std::size_t begin = to.size();
+  /// The next bytes, to `to`. Buffers are asked for whole elements.
+  void read(std::span<std::byte> to) {
     if (address_ != nullptr) {
-      const auto count = static_cast<std::int64_t>(n / element_bytes_);
-      to.resize(begin + n);
-      copy_elements(to.data() + begin, layout::flat(count), 0, address_, layout_, next_, count,
+      const auto count = static_cast<std::int64_t>(to.size() / element_bytes_);
+      copy_elements(to.data(), layout::flat(count), 0, address_, layout_, next_, count,
                     element_bytes_);
       next_ += count;
       return;
     }
-    while (n > 0) {
-      const bool in_prefix = at_ < prefix_.size();
-      const std::span<const std::byte> piece =
-          in_prefix ? std::span<const std::byte>(prefix_) : pieces_[piece_];
-      const std::size_t offset = in_prefix ? at_ : piece_at_;
-      const std::size_t take = std::min(n, piece.size() - offset);
-      detail::byte_writer(to).put_bytes(piece.subspan(offset, take));
-      n -= take;
-      if (in_prefix) {
-        at_ += take;
-      } else if ((piece_at_ += take) == piece.size()) {
-        ++piece_;
-        piece_at_ = 0;
-      }
+    while (!to.empty()) {
+      const auto piece = next_piece(to.size());
+      std::copy(piece.begin(), piece.end(), to.begin());
+      to = to.subspan(piece.size());
     }
+  }
+  /// As if `n` bytes had been read.
+  void skip(std::size_t n) noexcept {
+    next_ += static_cast<std::int64_t>(n / element_bytes_);
+    while (n > 0 && (at_ < prefix_.size() || piece_ < pieces_.size())) n -= next_piece(n).size();
+  }
+  void append(frame& to, std::size_t n) {
+    const std::size_t begin = to.size();
+    to.resize(begin + n);
+    read(std::span(to).subspan(begin));
   }
 
  private:
+  // Goes on within a message, `most` bytes at most.
+  [[nodiscard]] std::span<const std::byte> next_piece(std::size_t most) noexcept {
+    if (at_ < prefix_.size()) {
+      const std::size_t n = std::min(most, prefix_.size() - at_);
+      at_ += n;
+      return std::span(prefix_).subspan(at_ - n, n);
+    }
+    const std::span<const std::byte> piece = pieces_[piece_];
+    const std::size_t n = std::min(most, piece.size() - piece_at_);
+    const auto found = piece.subspan(piece_at_, n);
+    piece_at_ += n;
+    if (piece_at_ == piece.size()) {
+      ++piece_;
+      piece_at_ = 0;
+    }
+    return found;
+  }
+
   const std::byte* address_ = nullptr;
   layout layout_ = layout::flat(0);
   std::int64_t next_ = 0;
@@ -101,7 +129,7 @@ struct outgoing {
   supply bytes;
   std::uint64_t sent = 0;
   std::uint64_t granted = 0;
-  std::uint64_t available = ~std::uint64_t{0};  // of data passed on: what has come so far
+  std::uint64_t available = ~std::uint64_t{0};  // of `bytes`: what can be read so far
   bool skipped = false;
 
   [[nodiscard]] bool finished() const noexcept { return skipped || sent == bytes.total(); }
@@ -116,21 +144,26 @@ class incoming {
     total_ = total;
   }
   void push(frame f) {
-    arrived_ += f.size() - sizeof(frame_header);
+    arrived_ += body_of(f).size();
     chunks_.push_back(std::move(f));
   }
-  /// The head frame of a stream holds all of it, from byte `offset` on.
-  void push_whole(frame f, std::size_t offset) {
-    arrived_ = f.size() - offset;
-    front_ = offset;
+  /// The head frame of a stream holds all of it, at the end of its body.
+  void push_whole(frame f) {
+    arrived_ = total_;
+    front_ = body_of(f).size() - static_cast<std::size_t>(total_);
     granted_ = total_;
     chunks_.push_back(std::move(f));
   }
 
   [[nodiscard]] bool announced() const noexcept { return announced_; }
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
+  [[nodiscard]] std::uint64_t arrived() const noexcept { return arrived_; }
   [[nodiscard]] std::uint64_t consumed() const noexcept { return consumed_; }
   [[nodiscard]] std::uint64_t granted() const noexcept { return granted_; }
+  /// Up to where all who are to have had the stream have had it.
+  [[nodiscard]] std::uint64_t settled() const noexcept { return std::min(consumed_, passed_on_); }
+  /// Other ranks have had it up to here.
+  void note_passed_on(std::uint64_t up_to) noexcept { passed_on_ = up_to; }
   void note_granted(std::uint64_t up_to) noexcept { granted_ = up_to; }
   [[nodiscard]] bool finished() const noexcept { return announced_ && consumed_ == total_; }
 
@@ -140,15 +173,15 @@ class incoming {
   /// What can be read in one piece now; empty when nothing has arrived.
   [[nodiscard]] std::span<const std::byte> front() const noexcept {
     if (chunks_.empty()) return {};
-    return std::span(chunks_.front()).subspan(front_);
+    return body_of(chunks_.front()).subspan(front_);
   }
   void pop(std::size_t n, link& l) {
     consumed_ += n;
     front_ += n;
-    while (!chunks_.empty() && front_ == chunks_.front().size()) {
+    while (!chunks_.empty() && front_ == body_of(chunks_.front()).size()) {
       l.recycle(std::move(chunks_.front()));
       chunks_.erase(chunks_.begin());
-      front_ = sizeof(frame_header);
+      front_ = 0;
     }
   }
   /// More came than was announced or granted.
@@ -166,8 +199,9 @@ class incoming {
   std::uint64_t arrived_ = 0;
   std::uint64_t granted_ = 0;
   std::uint64_t consumed_ = 0;
+  std::uint64_t passed_on_ = ~std::uint64_t{0};  // to no one, unless noted
   std::vector<frame> chunks_;
-  std::size_t front_ = sizeof(frame_header);  // in the first chunk
+  std::size_t front_ = 0;  // in the body of the first chunk
 };
 
 }  // namespace rankcast::inline v0::frames

@@ -288,6 +288,8 @@ class frames_transport final : public transport, public waiter {
     for (const auto& l : flying_.letters) l->fail(later_error(why, group_.name, by));
     flying_.calls.clear();
     flying_.letters.clear();
+    flying_.box.clear();
+    group_.drop_arrived();
   }
 
   // A decoder waits for more of its message.

@@ -27,6 +27,7 @@
 #include "rankcast/transports/local/pipes.hpp"
 #include "rankcast/transports/local/revoke.hpp"
 #include "rankcast/transports/local/shared_file.hpp"
+#include "rankcast/transports/local/slots.hpp"
 #include "rankcast/transports/local/transport.hpp"
 
 namespace rankcast::inline v0::local {
@@ -59,9 +60,27 @@ struct job_header {
   std::int32_t spins;
   settings sizes;
   std::uint64_t pipes_offset;
+  std::uint64_t slots_offset;
   std::uint64_t world_offset;
   alignas(apart) std::atomic<std::uint64_t> end;  // where the next group's board begins
   alignas(apart) std::atomic<int> here;           // processes that have joined
+};
+
+/// The slots of a job: a part of its file.
+class slot_part final : public slot_memory {
+ public:
+  slot_part(std::shared_ptr<const shared_file> file, std::size_t offset, std::size_t bytes)
+      : file_(std::move(file)), offset_(offset), memory_(file_->map(offset, bytes)) {}
+
+  [[nodiscard]] std::byte* address() const noexcept override { return memory_.address(); }
+  void reserve(std::size_t offset, std::size_t bytes) override {
+    file_->reserve(offset_ + offset, bytes);
+  }
+
+ private:
+  std::shared_ptr<const shared_file> file_;
+  std::size_t offset_;
+  mapping memory_;
 };
 
 class job final : private wakeups, public std::enable_shared_from_this<job> {
@@ -81,7 +100,9 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     const std::size_t control = control_bytes(ranks);
     const std::size_t pipe_part = board::page_up(pipes::bytes_needed(ranks, sizes.pipe_bytes));
     const std::size_t world = board::bytes_needed(ranks, sizes, true);
-    file.require(0, control + pipe_part + board(nullptr, ranks, sizes).fixed_bytes());
+    const slots::form chunk_slots = slot_form(ranks, sizes);
+    const std::size_t lines = chunk_slots.line_bytes();
+    file.require(0, control + pipe_part + lines + board(nullptr, ranks, sizes).fixed_bytes());
     file.reserve(0, control);
     const mapping memory = file.map(0, control);
     auto& h = *reinterpret_cast<job_header*>(memory.address());
@@ -92,29 +113,36 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     h.spins = spins_for(ranks, usable_cpus());
     h.sizes = sizes;
     h.pipes_offset = control;
-    h.world_offset = control + pipe_part;
+    h.slots_offset = control + pipe_part;
+    h.world_offset = h.slots_offset + chunk_slots.all_bytes();
     h.end.store(h.world_offset + world);
     h.magic = job_header::right_magic;
-    if (pipe_part != 0) file.reserve(h.pipes_offset, pipe_part);
+    file.reserve(h.pipes_offset, pipe_part + lines);
     return file;
   }
 
   /// This process takes its place. Throws transport_error when the file is of another build.
   job(shared_file file, int rank)
-      : file_(std::move(file)), rank_(rank), control_(file_.map(0, board::page_up(1))) {
+      : file_(std::make_shared<const shared_file>(std::move(file))),
+        rank_(rank),
+        control_(file_->map(0, board::page_up(1))) {
     const job_header& first = header();
     if (first.magic != job_header::right_magic || first.layout_hash != layout_hash()) {
       throw transport_error(
           "rank " + std::to_string(rank) + ": the job was begun by another build of rankcast", 0);
     }
     const int ranks = first.ranks;
-    control_ = file_.map(0, control_bytes(ranks));
+    control_ = file_->map(0, control_bytes(ranks));
     watched_.resize(static_cast<std::size_t>(ranks));
     if (const auto n = pipes::bytes_needed(ranks, sizes().pipe_bytes); n != 0) {
-      pipe_memory_ = file_.map(header().pipes_offset, board::page_up(n));
+      pipe_memory_ = file_->map(header().pipes_offset, board::page_up(n));
     }
+    const slots::form chunk_slots = slot_form(ranks, sizes());
+    slots_ = std::make_shared<slots>(
+        std::make_shared<slot_part>(file_, header().slots_offset, chunk_slots.all_bytes()), rank,
+        chunk_slots);
     link_ = std::make_unique<pipes>(pipe_memory_.address(), rank, ranks, sizes().pipe_bytes,
-                                    static_cast<wakeups&>(*this));
+                                    static_cast<wakeups&>(*this), slots_);
     expect(rank, getpid());
   }
 
@@ -140,7 +168,9 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   [[nodiscard]] int size() const noexcept { return header().ranks; }
   [[nodiscard]] std::uint64_t identity() const noexcept { return header().identity; }
   [[nodiscard]] const settings& sizes() const noexcept { return header().sizes; }
-  [[nodiscard]] const shared_file& file() const noexcept { return file_; }
+  [[nodiscard]] const shared_file& file() const noexcept { return *file_; }
+  /// Of large chunks that several of its processes read.
+  [[nodiscard]] slots& chunk_slots() const noexcept { return *slots_; }
   [[nodiscard]] job_header& header() const noexcept {
     return *reinterpret_cast<job_header*>(control_.address());
   }
@@ -196,7 +226,8 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   }
 
   [[nodiscard]] static std::uint64_t layout_hash() noexcept {
-    return board::layout_hash() ^ (sizeof(process_line) * 0x9e3779b97f4a7c15u);
+    return board::layout_hash() ^ (sizeof(process_line) * 0x9e3779b97f4a7c15u) ^
+           (slots::form{}.all_bytes() * 0xff51afd7ed558ccdu);
   }
 
  private:
@@ -211,6 +242,15 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
 
   [[nodiscard]] static std::size_t control_bytes(int ranks) noexcept {
     return board::page_up(lines_at + static_cast<std::size_t>(ranks) * sizeof(process_line));
+  }
+
+  // Chunks of `frames` are as large by themselves; small ones go faster through a pipe.
+  [[nodiscard]] static slots::form slot_form(int ranks, const settings& s) noexcept {
+    slots::form f;
+    f.ranks = ranks;
+    f.most_bytes = std::min(s.chunk_bytes, f.most_bytes);
+    f.least_bytes = std::min(s.eager_bytes, f.most_bytes / 4);
+    return f;
   }
 
   // The space of process numbers that a process lives in; other containers have their own.
@@ -277,10 +317,11 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
     }
   }
 
-  shared_file file_;
+  std::shared_ptr<const shared_file> file_;
   int rank_;
   mapping control_;
   mapping pipe_memory_;
+  std::shared_ptr<slots> slots_;
   std::vector<watched> watched_;
   std::unique_ptr<pipes> link_;
   std::mutex watched_mutex_;
@@ -363,8 +404,8 @@ inline communicator job::world(const std::string& name, timeout limit, completio
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) ranks.push_back(r);
   // Each rank makes sure of it: who finds no memory says so itself.
-  file_.reserve(static_cast<std::size_t>(header().world_offset),
-                board(nullptr, size(), sizes()).fixed_bytes());
+  file_->reserve(static_cast<std::size_t>(header().world_offset),
+                 board(nullptr, size(), sizes()).fixed_bytes());
   auto g = std::make_shared<group>(
       std::make_unique<job_premises>(shared_from_this(), ranks,
                                      static_cast<std::size_t>(header().world_offset), sizes()),
@@ -402,7 +443,7 @@ std::size_t job::give_birth(std::uint64_t key, const std::vector<int>& members,
   std::size_t offset = 0;
   try {
     const std::size_t begin = header().end.fetch_add(board::bytes_needed(ranks, sizes, true));
-    file_.reserve(begin, board(nullptr, ranks, sizes).fixed_bytes());
+    file_->reserve(begin, board(nullptr, ranks, sizes).fixed_bytes());
     offset = begin;
   } catch (const transport_error& e) {
     put_text(b.text, e.what());

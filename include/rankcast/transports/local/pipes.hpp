@@ -1,6 +1,7 @@
 /// Frames between ranks, threads or processes, that see one block of memory: a ring of bytes for
 /// each ordered pair of ranks. A frame is its length and its bytes, one behind the other; one that
-/// is larger than the ring flows through it in pieces.
+/// is larger than the ring flows through it in pieces. A chunk that lies in a slot stays there:
+/// what goes through the ring is a reference to it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,10 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -19,6 +23,7 @@
 
 #include "rankcast/core/error.hpp"
 #include "rankcast/transports/frames/link.hpp"
+#include "rankcast/transports/local/slots.hpp"
 
 namespace rankcast::inline v0::local {
 
@@ -67,10 +72,13 @@ class pipes final : public frames::link {
 
   /// One link per rank, of the same sizes on all. The block starts at a multiple of 128 bytes, is
   /// zero before the first rank uses it, and outlives the link, as `w` does; it may have a
-  /// different address in each process. Throws usage_error.
-  pipes(std::byte* block, int rank, int ranks, std::size_t pipe_bytes, wakeups& w)
+  /// different address in each process. `large`: of the same block, or none on any rank. Throws
+  /// usage_error.
+  pipes(std::byte* block, int rank, int ranks, std::size_t pipe_bytes, wakeups& w,
+        std::shared_ptr<slots> large = nullptr)
       : rank_(rank),
         size_(ranks),
+        slots_(std::move(large)),
         capacity_(ring_bytes(pipe_bytes)),
         piece_(std::max<std::size_t>(capacity_ / 4, 64)),
         wakeups_(w),
@@ -97,6 +105,10 @@ class pipes final : public frames::link {
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] int place_of(int) const noexcept override { return 0; }
+  [[nodiscard]] frames::room shared_room(std::size_t bytes) override {
+    return slots_ == nullptr ? frames::room{} : slots_->take(bytes);
+  }
 
   /// Throws usage_error when the frame has more than `most_frame_bytes`. Costs one copy when there
   /// is room.
@@ -106,19 +118,22 @@ class pipes final : public frames::link {
       wakeups_.wake(rank_);
       return;
     }
-    if (f.size() > most_frame_bytes) {
-      throw usage_error("pipes: a frame of " + std::to_string(f.size()) + " bytes is too large");
+    if (f.size() + f.shared.size() > most_frame_bytes) {
+      throw usage_error("pipes: a frame of " + std::to_string(f.size() + f.shared.size()) +
+                        " bytes is too large");
     }
     const std::lock_guard lock(send_mutex_);
     outlet& o = outlets_[slot(to)];
-    if (o.queue.empty() && room(o, length_bytes + f.size()) >= length_bytes + f.size()) {
-      std::size_t sent = 0;
-      write(o, f, sent);
-      recycle(std::move(f));
+    outgoing next{std::move(f), {}, 0, {}};
+    if (slots_ != nullptr) next.reference = slots_->refer(next.data.shared);
+    if (o.queue.empty() && room(o, next.total()) >= next.total()) {
+      write(o, next);
+      recycle(std::move(next.data));
       return;
     }
     // Queued before anything of it is written: without memory no half of a frame is left there.
-    o.queue.push_back({std::move(f), 0, std::move(unsent)});
+    next.unsent = std::move(unsent);
+    o.queue.push_back(std::move(next));
     if (o.queue.back().unsent != nullptr) {
       o.queue.back().unsent->fetch_add(1, std::memory_order_relaxed);
     }
@@ -166,12 +181,22 @@ class pipes final : public frames::link {
  private:
   static constexpr std::size_t length_bytes = sizeof(std::uint64_t);
   static constexpr std::size_t at_once = std::size_t{1} << 20;
+  static constexpr std::uint64_t with_reference = std::uint64_t{1} << 63;  // in a length
   static constexpr int nobody = -1;
 
+  // Its length, its own bytes, and its payload or a reference to that.
   struct outgoing {
     frames::frame data;
-    std::size_t sent = 0;  // of the length and the bytes
+    std::optional<slot_reference> reference;
+    std::size_t sent = 0;
     frames::unsent_count unsent;
+
+    [[nodiscard]] std::span<const std::byte> tail() const noexcept {
+      return reference ? std::as_bytes(std::span(&*reference, 1)) : data.shared.bytes();
+    }
+    [[nodiscard]] std::size_t total() const noexcept {
+      return length_bytes + data.size() + tail().size();
+    }
   };
   struct end {
     pipe_head* head = nullptr;
@@ -187,7 +212,8 @@ class pipes final : public frames::link {
   };
   struct inlet : end {
     int from = 0;
-    bool inside = false;  // a frame, of which data.size() bytes have been read
+    bool inside = false;     // a frame, of which data.size() bytes have been read
+    bool referring = false;  // they end in a reference
     bool broken = false;
     std::uint64_t length = 0;
     std::uint64_t published = 0;             // the position as the sender can see it
@@ -239,32 +265,34 @@ class pipes final : public frames::link {
     return capacity_ - static_cast<std::size_t>(o.written - o.seen_read);
   }
 
-  void put(outlet& o, const void* from, std::size_t bytes) const noexcept {
+  void put(outlet& o, const std::byte* from, std::size_t bytes) const noexcept {
+    if (bytes == 0) return;
     const std::size_t first = std::min(bytes, capacity_ - o.at);
-    if (first != 0) std::memcpy(o.ring + o.at, from, first);
-    if (first != bytes) {
-      std::memcpy(o.ring, static_cast<const std::byte*>(from) + first, bytes - first);
-    }
+    std::memcpy(o.ring + o.at, from, first);
+    if (first != bytes) std::memcpy(o.ring, from + first, bytes - first);
     o.at = (o.at + bytes) < capacity_ ? o.at + bytes : o.at + bytes - capacity_;
     o.written += bytes;
   }
 
   // Goes on with a frame as far as there is room. True when all of it is in. A length is written as
   // a whole; a large frame in pieces, so that its receiver reads one while the next is written.
-  bool write(outlet& o, const frames::frame& f, std::size_t& sent) noexcept {
-    const std::size_t total = length_bytes + f.size();
-    while (sent != total) {
-      const std::size_t wanted = std::min(total - sent, piece_);
+  bool write(outlet& o, outgoing& f) noexcept {
+    const std::size_t total = f.total();
+    const std::uint64_t length = (total - length_bytes) | (f.reference ? with_reference : 0);
+    const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&length, 1)), f.data,
+                                                f.tail()};
+    while (f.sent != total) {
+      const std::size_t wanted = std::min(total - f.sent, piece_);
       const std::size_t n = std::min(wanted, room(o, wanted));
-      if (n == 0 || (sent == 0 && n < length_bytes)) return false;
-      if (sent == 0) {
-        const std::uint64_t length = f.size();
-        put(o, &length, length_bytes);
-        put(o, f.data(), n - length_bytes);
-      } else {
-        put(o, f.data() + (sent - length_bytes), n);
+      if (n == 0 || (f.sent == 0 && n < length_bytes)) return false;
+      std::size_t begin = 0;
+      for (const auto& part : parts) {
+        const std::size_t first = std::clamp(f.sent, begin, begin + part.size());
+        const std::size_t last = std::clamp(f.sent + n, begin, begin + part.size());
+        put(o, part.data() + (first - begin), last - first);
+        begin += part.size();
       }
-      sent += n;
+      f.sent += n;
       word(o.head->written).store(o.written);
       wakeups_.wake(o.to);
     }
@@ -277,7 +305,7 @@ class pipes final : public frames::link {
     const std::uint64_t before = o.written;
     while (!o.queue.empty()) {
       outgoing& front = o.queue.front();
-      if (write(o, front.data, front.sent)) {
+      if (write(o, front)) {
         if (front.unsent != nullptr) front.unsent->fetch_sub(1, std::memory_order_relaxed);
         recycle(std::move(front.data));
         o.queue.pop_front();
@@ -332,7 +360,8 @@ class pipes final : public frames::link {
       if (position - i.published >= piece_ || position == until) free_room(i, position);
       if (i.inside && i.data.size() == i.length) {
         i.inside = false;
-        deliver(std::move(i.data));
+        if (!i.referring || attach(i.data)) deliver(std::move(i.data));
+        else i.broken = true;
       }
     }
     if (i.broken) note_corrupt(i.from);
@@ -342,7 +371,10 @@ class pipes final : public frames::link {
   [[nodiscard]] std::size_t read_length(inlet& i, std::size_t there) {
     std::uint64_t length = 0;
     if (there >= length_bytes) get(i, &length, length_bytes);
-    i.broken = there < length_bytes || length > most_frame_bytes;
+    i.referring = (length & with_reference) != 0;
+    length &= ~with_reference;
+    i.broken = there < length_bytes || length > most_frame_bytes ||
+               (i.referring && (slots_ == nullptr || length < sizeof(slot_reference)));
     if (i.broken) return 0;
     i.data = buffer();
     i.length = length;
@@ -363,6 +395,16 @@ class pipes final : public frames::link {
     return n;
   }
 
+  // The payload that a frame refers to. False when there is none such.
+  [[nodiscard]] bool attach(frames::frame& f) {
+    slot_reference r;
+    const std::size_t rest = f.size() - sizeof r;
+    std::memcpy(&r, f.data() + rest, sizeof r);
+    f.resize(rest);
+    f.shared = slots_->attach(r);
+    return !f.shared.empty();
+  }
+
   void get(inlet& i, void* to, std::size_t bytes) const noexcept {
     const std::size_t first = std::min(bytes, capacity_ - i.at);
     std::memcpy(to, i.ring + i.at, first);
@@ -378,6 +420,7 @@ class pipes final : public frames::link {
 
   const int rank_;
   const int size_;
+  const std::shared_ptr<slots> slots_;
   const std::size_t capacity_;  // bytes of a ring
   const std::size_t piece_;     // bytes moved between two looks of the other side
   wakeups& wakeups_;

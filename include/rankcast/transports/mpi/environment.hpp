@@ -66,9 +66,9 @@ inline int on_communicator_freed(MPI_Comm, int, void* kept, void*) {
   int there = 0;
   check(MPI_Comm_get_attr(lent, key, &kept, &there), "MPI_Comm_get_attr");
   if (there != 0) return *static_cast<std::shared_ptr<host_link>*>(kept);
-  auto far = std::make_shared<mpi_link>(lent, limit);
+  const auto far = std::make_shared<mpi_link>(lent, limit);
   auto hosts = std::make_shared<host>(*far, sizes, limit);
-  auto link = std::make_shared<host_link>(std::move(far), std::move(hosts));
+  auto link = std::make_shared<host_link>(far, std::move(hosts));
   check(MPI_Comm_set_attr(lent, key, new std::shared_ptr<host_link>(link)), "MPI_Comm_set_attr");
   const std::lock_guard lock(links().mutex);
   links().links.push_back(link);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <random>
 #include <span>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "rankcast/transports/frames/near_far_link.hpp"
 #include "rankcast/transports/local/join.hpp"
 #include "rankcast/transports/mpi/link.hpp"
 
@@ -48,6 +50,10 @@ class host {
     }
     return ranks;
   }
+  /// By rank of the link: the number in the job, -1 for one of another host.
+  [[nodiscard]] const std::vector<int>& local_ranks() const noexcept { return local_ranks_; }
+  /// By rank of the link: the first rank of its host.
+  [[nodiscard]] const std::vector<int>& places() const noexcept { return places_; }
 
  private:
   // The kernel that runs this process, its network (whose sockets ranks meet by) and its user.
@@ -92,63 +98,57 @@ class host {
     }
   }
 
-  // Everybody learns who is where; a host on which somebody failed is none.
+  // Everybody learns who is where; a host on which somebody failed is none, for all ranks.
   void agree(mpi_link& link, deadline until) {
-    const std::uint64_t mine[] = {job_ == nullptr ? 0 : job_->identity(),
-                                  job_ == nullptr ? 0 : static_cast<std::uint64_t>(job_->rank())};
+    constexpr std::size_t numbers = 3;
+    const std::uint64_t mine[numbers] = {
+        job_ == nullptr ? 0 : job_->identity(),
+        job_ == nullptr ? 0 : static_cast<std::uint64_t>(job_->rank()),
+        job_ == nullptr ? 0 : static_cast<std::uint64_t>(job_->size())};
     const std::vector<std::uint64_t> all = link.exchange(mine, until);
-    local_ranks_.assign(static_cast<std::size_t>(link.size()), -1);
-    if (job_ == nullptr) return;
-    int found = 0;
-    for (std::size_t r = 0; r < local_ranks_.size(); ++r) {
-      if (all[2 * r] != mine[0]) continue;
-      local_ranks_[r] = static_cast<int>(all[2 * r + 1]);
-      ++found;
+    std::map<std::uint64_t, std::vector<int>> jobs;  // by identity: their ranks
+    for (int r = 0; r < link.size(); ++r) {
+      places_.push_back(r);
+      local_ranks_.push_back(-1);
+      if (const auto id = all[numbers * static_cast<std::size_t>(r)]; id != 0)
+        jobs[id].push_back(r);
     }
-    if (found == job_->size()) return;
-    local_ranks_.assign(local_ranks_.size(), -1);
-    job_ = nullptr;
+    for (const auto& [id, ranks] : jobs) {
+      if (all[numbers * static_cast<std::size_t>(ranks.front()) + 2] != ranks.size()) continue;
+      for (const int r : ranks) {
+        const auto at = static_cast<std::size_t>(r);
+        places_[at] = ranks.front();
+        if (id == mine[0]) local_ranks_[at] = static_cast<int>(all[numbers * at + 1]);
+      }
+    }
+    if (local_rank(link.rank()) < 0) job_ = nullptr;
   }
 
   std::vector<int> neighbours_;
   std::shared_ptr<local::job> job_;
-  std::vector<int> local_ranks_;
+  std::vector<int> local_ranks_;  // by rank of the link
+  std::vector<int> places_;       // likewise: the first rank there
 };
 
-/// Carries frames to ranks of this host through memory, to others through MPI.
-class host_link final : public frames::link {
+/// Carries frames to ranks of this host through memory, to others through MPI. (MPI knows no sleep
+/// that ends when something comes.)
+class host_link final : public frames::near_far_link {
  public:
-  host_link(std::shared_ptr<mpi_link> far, std::shared_ptr<host> h)
-      : far_(std::move(far)), host_(std::move(h)) {
-    share_with(*far_);
-    if (!host_->shares_memory()) return;
-    near_ = host_->job().link();
-    near_->share_with(*far_);
-  }
-
-  [[nodiscard]] int rank() const noexcept override { return far_->rank(); }
-  [[nodiscard]] int size() const noexcept override { return far_->size(); }
-  void post(int to, frames::frame f, frames::unsent_count unsent) override {
-    const int local = near_ == nullptr ? -1 : host_->local_rank(to);
-    if (local >= 0) near_->post(local, std::move(f), std::move(unsent));
-    else far_->post(to, std::move(f), std::move(unsent));
-  }
-  bool progress() override {
-    const bool moved = near_ != nullptr && near_->progress();
-    return far_->progress() || moved;
-  }
-  // MPI knows no sleep that ends when something comes.
-  void pause(int attempt, std::chrono::nanoseconds limit) override { far_->pause(attempt, limit); }
-  void require_thread() const override { far_->require_thread(); }
+  host_link(const std::shared_ptr<mpi_link>& far, std::shared_ptr<host> h)
+      : near_far_link(far, h->shares_memory() ? h->job().link() : nullptr, h->local_ranks(),
+                      h->places()),
+        far_(far),
+        host_(std::move(h)) {}
 
   [[nodiscard]] std::uint64_t next_adoption() { return far_->next_adoption(); }
   void shut_down(std::chrono::nanoseconds limit) noexcept { far_->shut_down(limit); }
   [[nodiscard]] mpi::host& hosts() const noexcept { return *host_; }
+  /// Of frames that this process has sent to other hosts.
+  [[nodiscard]] std::uint64_t bytes_between_hosts() { return far_->bytes_sent(); }
 
  private:
   std::shared_ptr<mpi_link> far_;
   std::shared_ptr<host> host_;
-  std::shared_ptr<frames::link> near_;
 };
 
 /// Makes groups of the ranks of a link: within a host on its memory, else of frames.

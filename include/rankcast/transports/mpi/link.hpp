@@ -41,6 +41,7 @@ class mpi_link final : public frames::link {
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     spins_ = spins_of_this_host(size_);
     ended_.resize(static_cast<std::size_t>(size_));
+    heads_.resize(static_cast<std::size_t>(size_));
     require_same_build(limit);
   }
   mpi_link(const mpi_link&) = delete;
@@ -82,7 +83,14 @@ class mpi_link final : public frames::link {
     }
     const std::lock_guard lock(mutex_);
     if (over_) return;
+    bytes_sent_ += f.size() + f.shared.size();
     if (unsent != nullptr) unsent->fetch_add(1, std::memory_order_relaxed);
+    if (!f.shared.empty()) {  // a message of its own behind the header
+      frames::frame body;
+      body.shared = std::move(f.shared);
+      waiting_.push_back({to, std::move(f), nullptr});
+      f = std::move(body);
+    }
     waiting_.push_back({to, std::move(f), std::move(unsent)});
     if (may_call()) send_waiting();
   }
@@ -122,6 +130,12 @@ class mpi_link final : public frames::link {
     return adoptions_++;
   }
 
+  /// Of frames for other processes, since the link was made.
+  [[nodiscard]] std::uint64_t bytes_sent() {
+    const std::lock_guard lock(mutex_);
+    return bytes_sent_;
+  }
+
   /// The goodbye of all processes: returns when nothing is on its way any more, or after `limit`.
   /// MPI's communicator is given back only in the first case.
   void shut_down(std::chrono::nanoseconds limit) noexcept {
@@ -153,6 +167,7 @@ class mpi_link final : public frames::link {
 
  private:
   static constexpr int tag = 0x5243;
+  static constexpr int payload_tag = tag + 1;
   static constexpr std::size_t most_receives = 64;
 
   // What MPI writes while the link is made.
@@ -170,6 +185,7 @@ class mpi_link final : public frames::link {
   struct incoming {
     int from = 0;
     frames::frame data;
+    frames::room body;  // instead: a payload
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
@@ -248,9 +264,12 @@ class mpi_link final : public frames::link {
     while (!waiting_.empty()) {
       outgoing s = std::move(waiting_.front());
       waiting_.pop_front();
+      const bool is_payload = !s.data.shared.empty();
+      const std::span<const std::byte> bytes =
+          is_payload ? s.data.shared.bytes() : std::span(s.data);
       MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Isend(s.data.data(), static_cast<int>(s.data.size()), MPI_BYTE, s.to, tag, comm_,
-                      &request),
+      check(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, s.to,
+                      is_payload ? payload_tag : tag, comm_, &request),
             "MPI_Isend");
       sends_.push_back(std::move(s));
       requests_.push_back(request);
@@ -281,14 +300,19 @@ class mpi_link final : public frames::link {
     while (receives_.size() < most_receives) {
       int there = 0;
       MPI_Status status;
-      check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &there, &status), "MPI_Iprobe");
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "MPI_Iprobe");
       if (there == 0) break;
       int bytes = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-      incoming r{status.MPI_SOURCE, buffer(), MPI_REQUEST_NULL};
-      r.data.resize(static_cast<std::size_t>(bytes));
+      const auto n = static_cast<std::size_t>(bytes);
+      incoming r;
+      r.from = status.MPI_SOURCE;
+      if (status.MPI_TAG == payload_tag) r.body = room_to_receive(n);
+      else (r.data = buffer()).resize(n);
       // The probed message itself: nobody else receives here, and messages do not overtake.
-      check(MPI_Irecv(r.data.data(), bytes, MPI_BYTE, r.from, tag, comm_, &r.request), "MPI_Irecv");
+      check(MPI_Irecv(r.body ? r.body.data : r.data.data(), bytes, MPI_BYTE, r.from, status.MPI_TAG,
+                      comm_, &r.request),
+            "MPI_Irecv");
       receives_.push_back(std::move(r));
       moved = true;
     }
@@ -298,12 +322,27 @@ class mpi_link final : public frames::link {
       int done = 0;
       check(MPI_Test(&r.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
       if (done == 0) break;
-      if (r.data.empty()) ended_[static_cast<std::size_t>(r.from)] = true;
-      else deliver(std::move(r.data));
+      sort(r);
       receives_.pop_front();
       moved = true;
     }
     return moved;
+  }
+
+  // A frame, the payload of the last one, or a goodbye.
+  void sort(incoming& r) {
+    const auto from = static_cast<std::size_t>(r.from);
+    if (r.body) {
+      heads_[from].shared = std::move(r.body.whole);
+      deliver(std::exchange(heads_[from], {}));
+    } else if (r.data.empty()) {
+      ended_[from] = true;
+    } else if (r.data.size() == sizeof(frames::frame_header) &&
+               frames::header_of(r.data).what == frames::kind::chunk) {
+      heads_[from] = std::move(r.data);
+    } else {
+      deliver(std::move(r.data));
+    }
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -316,12 +355,14 @@ class mpi_link final : public frames::link {
   std::mutex mutex_;  // of everything below
   bool over_ = false;
   std::uint64_t adoptions_ = 0;
+  std::uint64_t bytes_sent_ = 0;
   std::deque<outgoing> waiting_;  // posted by a thread that must not call MPI
   std::vector<outgoing> sends_;
   std::vector<MPI_Request> requests_;  // of sends_
   std::vector<int> finished_;
   std::deque<incoming> receives_;
-  std::vector<bool> ended_;  // processes that said goodbye
+  std::vector<frames::frame> heads_;  // by process: of a chunk whose payload comes next
+  std::vector<bool> ended_;           // processes that said goodbye
 };
 
 }  // namespace rankcast::inline v0::mpi
