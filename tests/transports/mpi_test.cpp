@@ -185,6 +185,27 @@ TEST(lent_communicators, adopted_twice) {
 }
 
 // The program goes on using what it has lent, with tags of any number.
+// What one rank calls small another would look for elsewhere.
+TEST(lent_communicators, of_ranks_with_settings_of_their_own) {
+  const lent theirs = lent::duplicate();
+  mpi::group_options options = limited("settings");
+  const auto factor = static_cast<std::size_t>(world_rank() + 1);
+  options.shared_sizes.eager_bytes *= factor;
+  options.shared_sizes.stage_bytes *= factor;
+  options.shared_sizes.ring_bytes *= factor;
+  options.shared_sizes.slot_bytes /= factor;
+  const communicator group = mpi::adopt(theirs.get(), options);
+  for (const std::size_t n : {20U, 60U, 2'000U, 5'000U, 200'000U}) {
+    for (int root = 0; root < group.size(); ++root) {
+      std::vector<int> data(n, group.rank() == root ? root + 1 : 0);
+      rankcast::broadcast(group, data, {.root = root});
+      EXPECT_EQ(data, std::vector<int>(n, root + 1));
+      rankcast::all_reduce(group, data);
+      EXPECT_EQ(data, std::vector<int>(n, (root + 1) * group.size()));
+    }
+  }
+}
+
 TEST(lent_communicators, stay_in_use_by_the_program) {
   const lent theirs = lent::duplicate();
   const communicator group = mpi::adopt(theirs.get(), limited("shared"));

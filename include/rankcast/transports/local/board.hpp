@@ -30,7 +30,7 @@ inline constexpr std::size_t apart = 128;
 /// the checks cost.
 enum class checks : std::uint8_t { on, off };
 
-/// Sizes that decide how data moves; the same for all ranks of a group.
+/// Sizes that decide how data moves. Those of its first rank hold for a group.
 struct settings {
   std::size_t slot_bytes = 272;          // up to here they stand beside the call itself
   std::size_t eager_bytes = 12 * 1024;   // up to here a sender never waits for its readers
@@ -42,6 +42,10 @@ struct settings {
   checks check = checks::on;
   std::size_t pipe_bytes = 32 * 1024;  // of messages on their way, per pair (processes)
 };
+
+/// Where a group has more ranks than CPUs its rings are so many times larger: a rank fills more of
+/// one before another has to run.
+inline constexpr std::size_t crowded = 16;
 
 /// How the data of a call can be had from the rank that gives them.
 enum class form : std::uint8_t {
@@ -226,7 +230,8 @@ class board {
   [[nodiscard]] static std::size_t bytes_needed(int ranks, const settings& s,
                                                 bool with_streams) noexcept {
     const board b(nullptr, ranks, s);
-    return b.streams_ + (with_streams ? b.ranks_ * page_up(s.ring_bytes) : std::size_t{0});
+    return b.streams_ +
+           (with_streams ? b.ranks_ * page_up(s.ring_bytes * crowded) : std::size_t{0});
   }
   [[nodiscard]] std::size_t fixed_bytes() const noexcept { return stages_; }
   /// Changes when anything about the layout does.
@@ -268,7 +273,7 @@ class board {
     return stages_ + index(r) * page_up(sizes_.stage_bytes);
   }
   [[nodiscard]] std::size_t stream_offset(int r) const noexcept {
-    return streams_ + index(r) * page_up(sizes_.ring_bytes);
+    return streams_ + index(r) * page_up(sizes_.ring_bytes * crowded);
   }
 
   [[nodiscard]] static constexpr std::size_t page_up(std::size_t n) noexcept {

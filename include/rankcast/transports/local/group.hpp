@@ -67,6 +67,7 @@ struct group {
         sizes(s),
         spin_limit(spins),
         across_processes(house->across_processes()),
+        ring_bytes(spins == 0 ? s.ring_bytes * crowded : s.ring_bytes),
         lend_bytes(across_processes || spins == 0 ? s.eager_bytes : s.lend_bytes),
         help_bytes(spins == 0 ? std::max(s.help_bytes, std::size_t{1} << 20) : s.help_bytes),
         mail(across_processes ? 0 : static_cast<std::size_t>(ranks)) {
@@ -101,7 +102,8 @@ struct group {
   const settings sizes;
   const int spin_limit;
   const bool across_processes;
-  // What ranks with a CPU each do from these sizes on; the others' would wait for each other.
+  const std::size_t ring_bytes;  // of a stream ring
+  // What ranks with a CPU each do from these sizes on; others would wait for each other.
   const std::size_t lend_bytes;
   const std::size_t help_bytes;
   std::vector<mailbox> mail;  // of threads

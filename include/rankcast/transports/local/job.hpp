@@ -43,6 +43,7 @@ struct process_line {
     std::atomic<std::uint64_t> key;
     std::atomic<std::uint64_t> offset;  // of the board; 0: it could not be made, for `text`
     std::atomic<int> awaited;           // ranks that have not found it yet
+    settings sizes;                     // its first rank's hold for all
     char text[512];
   };
   static constexpr std::uint64_t most_births = 8;
@@ -304,7 +305,8 @@ class job final : private wakeups, public std::enable_shared_from_this<job> {
   [[nodiscard]] std::size_t give_birth(std::uint64_t key, const std::vector<int>& members,
                                        const settings& sizes, MayWait&& may_wait);
   template <class MayWait>
-  [[nodiscard]] std::size_t find_birth(std::uint64_t key, int first, MayWait&& may_wait);
+  [[nodiscard]] std::size_t find_birth(std::uint64_t key, int first, settings& sizes,
+                                       MayWait&& may_wait);
 
   void wake(int r) noexcept override { line(r).bell.ring(true); }
   void pause(int attempt, std::chrono::nanoseconds limit) override {
@@ -418,12 +420,12 @@ std::shared_ptr<group> job::found(std::uint64_t key, const std::vector<int>& mem
                                   const settings& sizes, const std::string& name,
                                   MayWait&& may_wait) {
   const int n = static_cast<int>(members.size());
+  settings common = sizes;
   const std::size_t offset = rank == 0 ? give_birth(key, members, sizes, may_wait)
-                                       : find_birth(key, members.front(), may_wait);
-  auto g = std::make_shared<group>(
-      std::make_unique<job_premises>(shared_from_this(), members, offset, sizes), n, name, sizes,
+                                       : find_birth(key, members.front(), common, may_wait);
+  return std::make_shared<group>(
+      std::make_unique<job_premises>(shared_from_this(), members, offset, common), n, name, common,
       header().spins);
-  return g;
 }
 
 template <class MayWait>
@@ -449,6 +451,7 @@ std::size_t job::give_birth(std::uint64_t key, const std::vector<int>& members,
     put_text(b.text, e.what());
     why = std::current_exception();
   }
+  b.sizes = sizes;
   b.offset.store(offset);
   b.awaited.store(ranks - 1);
   b.number.store(number + 1);
@@ -458,7 +461,7 @@ std::size_t job::give_birth(std::uint64_t key, const std::vector<int>& members,
 }
 
 template <class MayWait>
-std::size_t job::find_birth(std::uint64_t key, int first, MayWait&& may_wait) {
+std::size_t job::find_birth(std::uint64_t key, int first, settings& sizes, MayWait&& may_wait) {
   std::size_t offset = 0;
   const auto found_it = [&] {
     for (auto& b : line(first).births) {
@@ -466,6 +469,7 @@ std::size_t job::find_birth(std::uint64_t key, int first, MayWait&& may_wait) {
       if (number == 0 || b.key.load() != key || b.awaited.load() == 0) continue;
       offset = static_cast<std::size_t>(b.offset.load());
       const std::string text = offset == 0 ? get_text(b.text) : std::string();
+      sizes = b.sizes;
       if (b.number.load() != number) continue;  // overwritten meanwhile
       b.awaited.fetch_sub(1);
       if (offset == 0) throw transport_error(text, ENOMEM);

@@ -185,13 +185,13 @@ class stream_plan {
 
 /// Bytes of a piece, so that `readers` of them fit a ring many times: while one is read the next
 /// ones are written.
-[[nodiscard]] inline std::size_t piece_bytes(const settings& s, int readers,
+[[nodiscard]] inline std::size_t piece_bytes(const group& g, int readers,
                                              std::uint64_t total) noexcept {
   const std::size_t most =
-      std::max<std::size_t>(s.ring_bytes / 16 / static_cast<std::size_t>(std::max(readers, 1)), 64);
+      std::max<std::size_t>(g.ring_bytes / 16 / static_cast<std::size_t>(std::max(readers, 1)), 64);
   // A stream of few bytes is cut finer, so that its reader need not wait for all of it.
   const std::uint64_t fine = std::max<std::uint64_t>(total / 4, 8192);
-  const std::size_t n = std::min({most, s.chunk_bytes, static_cast<std::size_t>(fine)});
+  const std::size_t n = std::min({most, g.sizes.chunk_bytes, static_cast<std::size_t>(fine)});
   return std::max<std::size_t>(n / 64 * 64, 64);
 }
 
@@ -203,7 +203,7 @@ class stream_space {
   /// A stream of call `sequence` begins. Its readers find its begin in the slot.
   std::uint64_t begin(std::uint64_t sequence, int reader) {
     if (!reserved_) {
-      group_.house->reserve(group_.lines.stream_offset(rank_), group_.sizes.ring_bytes);
+      group_.house->reserve(group_.lines.stream_offset(rank_), group_.ring_bytes);
       reserved_ = true;
     }
     if (held_.full()) find_tail();  // of calls in flight there are fewer
@@ -213,7 +213,7 @@ class stream_space {
 
   /// True when `bytes` more fit.
   [[nodiscard]] bool fits(std::uint64_t bytes) noexcept {
-    const std::uint64_t size = group_.sizes.ring_bytes;
+    const std::uint64_t size = group_.ring_bytes;
     if (written_ + bytes - tail_ <= size) return true;
     find_tail();
     return written_ + bytes - tail_ <= size;
@@ -227,7 +227,7 @@ class stream_space {
   /// The piece of the ring at a position, as far as it goes in one piece.
   [[nodiscard]] std::span<std::byte> at(std::uint64_t position,
                                         std::uint64_t bytes) const noexcept {
-    const std::uint64_t size = group_.sizes.ring_bytes;
+    const std::uint64_t size = group_.ring_bytes;
     const std::uint64_t offset = position % size;
     return {group_.lines.stream_ring(rank_) + offset,
             static_cast<std::size_t>(std::min(bytes, size - offset))};
@@ -323,7 +323,7 @@ class inflow {
     // The owner says so for each piece, or at the end of its round.
     if (end_ < at + 1) end_ = group_->of(owner_).streamed.load(std::memory_order_seq_cst);
     if (end_ <= at) return {};
-    const std::uint64_t size = group_->sizes.ring_bytes;
+    const std::uint64_t size = group_->ring_bytes;
     const std::uint64_t n = std::min({bytes - within_, end_ - at, size - at % size});
     return {group_->lines.stream_ring(owner_) + at % size, static_cast<std::size_t>(n)};
   }

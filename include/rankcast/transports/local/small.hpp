@@ -49,8 +49,9 @@ inline bool call::run_small(operation& op, std::uint64_t sequence, int looks) {
     shown = true;
     tell_details(head);
     for (int i = 0; i < looks && !(agreed = needed_arrived()); ++i) relax_cpu();
-    agreed = agreed && plainly_agreed(true) &&
-             all_awaited([&](int r) { return theirs(r).how == form::here; });
+    agreed =
+        agreed && plainly_agreed(true) &&
+        (!moves_data(op.code) || all_awaited([&](int r) { return theirs(r).how == form::here; }));
   }
   if (agreed && take_small()) {
     desk_.counters.bytes_sent += bytes;

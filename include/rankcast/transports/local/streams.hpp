@@ -69,12 +69,12 @@ inline stream_plan call::plan_of(int owner, int part) const {
   const int n = group_.size;
   const std::uint64_t element_bytes = size_of(op_->type);
   const auto to_all = [&](std::uint64_t bytes) {
-    return stream_plan(bytes, owner, n, piece_bytes(group_.sizes, 1, bytes));
+    return stream_plan(bytes, owner, n, piece_bytes(group_, 1, bytes));
   };
   const auto to_each = [&](auto&& share) {
     std::uint64_t most = 0;
     for (int r = 0; r < n; ++r) most = std::max<std::uint64_t>(most, r == owner ? 0 : share(r));
-    return stream_plan(owner, n, piece_bytes(group_.sizes, n - 1, most), share);
+    return stream_plan(owner, n, piece_bytes(group_, n - 1, most), share);
   };
   const std::uint64_t bytes = theirs(owner).bytes;
   if (part == 1) {
@@ -138,12 +138,12 @@ inline bool call::pump(int part) {
   streaming& p = parts_[part];
   bool went_on = false;
   // At most a ring at a time: a reader that empties it meanwhile would keep this rank for ever.
-  const std::uint64_t until = desk_.streams.written() + group_.sizes.ring_bytes;
+  const std::uint64_t until = desk_.streams.written() + group_.ring_bytes;
   while (!p.all_out() && desk_.streams.written() < until) {
     const std::uint64_t bytes = p.plan.round_bytes(p.round);
     if (!desk_.streams.fits(bytes)) break;
     const std::uint64_t begin = desk_.streams.written();
-    const bool ahead = desk_.streams.backlog() >= group_.sizes.ring_bytes / 2;
+    const bool ahead = desk_.streams.backlog() >= group_.ring_bytes / 2;
     const auto put = [&](int reader, std::uint64_t offset) {
       std::uint64_t at = begin + offset;
       std::uint64_t first = p.round * p.plan.piece();
