@@ -75,10 +75,14 @@ class stage {
     return sample < memory_->end.load();
   }
 
+  /// Returns when all ranks have recorded the sample: what a rank does next would else be counted
+  /// against those who share its processor and are not done yet.
   void record(int sample, clock::duration own) {
-    if (sample < pace_.warm_ups) return;
-    memory_->nanoseconds[rank_][sample - pace_.warm_ups] =
-        std::chrono::duration_cast<std::chrono::nanoseconds>(own).count();
+    if (sample >= pace_.warm_ups) {
+      memory_->nanoseconds[rank_][sample - pace_.warm_ups] =
+          std::chrono::duration_cast<std::chrono::nanoseconds>(own).count();
+    }
+    barrier();
   }
 
   /// A sample is the longest of the ranks' own durations.
