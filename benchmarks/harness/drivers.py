@@ -9,7 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-PEERS = ["openmpi", "mpich", "boost_mpi", "gloo", "torch", "mpi4py"]
+PEERS = ["openmpi", "mpich", "boost_mpi", "gloo", "torch", "mpi4py", "ring", "ring_past"]
 SLICE_LIMIT = 120  # seconds; a driver that takes longer hangs
 
 
@@ -116,6 +116,9 @@ def find(build, source, ranks):
     for name, kind in (("openmpi", "openmpi"), ("mpich", "mpich"), ("boost_mpi", "openmpi")):
         if program(f"peer_{name}"):
             found.append(Driver(name, [program(f"peer_{name}")], launcher=_mpirun(kind, ranks)))
+    if program("peer_bare_ring") and ranks == 2:
+        for name, way in (("ring", "cached"), ("ring_past", "past")):
+            found.append(Driver(name, [program("peer_bare_ring"), "--transport", way]))
     if program("peer_gloo"):
         found.append(Driver("gloo", [program("peer_gloo")], processes=True))
     library = ["--library", os.path.join(build, "libstage.so")]

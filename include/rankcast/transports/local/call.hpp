@@ -204,6 +204,7 @@ class call final : public flight {
     group_.ring_others(rank_);
     unrung_ = false;
   }
+
   [[nodiscard]] bool slot_free() noexcept {
     if (sequence_ < desk_.released_by_all + window) return true;
     std::uint64_t least = ~std::uint64_t{0};

@@ -29,7 +29,8 @@ namespace rankcast::inline v0::local {
 /// Likewise, when the sender of a letter withdraws it while it is read.
 struct sender_gave_up {};
 
-/// From here on a rank's copy is written past the caches, which it would only sweep empty.
+/// From here on what a rank copies or folds is written past the caches, which it would only sweep
+/// empty.
 inline constexpr std::size_t streaming_bytes = std::size_t{64} << 20;
 
 /// Elements of one memory that go to another.
@@ -174,24 +175,30 @@ class mover {
       if (!t.where->is_contiguous()) return false;
     }
     const auto size = static_cast<std::int64_t>(element_bytes);
+    const bool streaming = static_cast<std::size_t>(count * size) >= streaming_bytes;
+    const bool by_pieces = streaming || targets.size() > 1;
+    alignas(64) std::byte in_between[in_cache];
     const std::int64_t chunk =
-        chunk_elements(targets.size() > 1 ? in_cache : group_.sizes.chunk_bytes, element_bytes);
+        chunk_elements(by_pieces ? in_cache : group_.sizes.chunk_bytes, element_bytes);
     for (std::int64_t done = 0; done < count; done += chunk) {
       const std::int64_t n = std::min(chunk, count - done);
       guarded([&] {
-        std::byte* const result = targets[0].data + (to_first + done) * size;
+        std::byte* const result =
+            streaming ? in_between : targets[0].data + (to_first + done) * size;
         r.combine(result, source(0).data + (first + done) * size,
                   source(1).data + (first + done) * size, n, r.callable);
-        for (const place& t : targets.subspan(1)) {
-          std::memcpy(t.data + (to_first + done) * size, result,
-                      static_cast<std::size_t>(n * size));
+        for (const place& t : targets.subspan(streaming ? 0 : 1)) {
+          std::byte* const to = t.data + (to_first + done) * size;
+          const auto bytes = static_cast<std::size_t>(n * size);
+          if (streaming) copy_streaming(to, result, bytes);
+          else std::memcpy(to, result, bytes);
         }
       });
     }
     counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes;
     return true;
   }
-  static constexpr std::size_t in_cache = 8 * 1024;  // of a result that is stored twice
+  static constexpr std::size_t in_cache = 8 * 1024;  // of a result that is stored twice, or late
 
   [[nodiscard]] static std::int64_t chunk_elements(std::size_t bytes,
                                                    std::size_t element_bytes) noexcept {

@@ -37,6 +37,7 @@ inline void show(const group& g, const operation& op, slot_head& s) noexcept {
   s.how = form::nothing;
   s.plain = op.counts.empty();
   s.refused = false;
+  s.flat = false;
 }
 
 /// True when the slot's number of elements is the shape.

@@ -93,8 +93,9 @@ outcome::kind be_rank(F& function, communicator world, std::string& text,
 ///          first cause is thrown here: rank 0's own exception as it is, another rank's as
 ///          remote_error with its text, peer_lost_error with the signal where its process was
 ///          killed.
-/// Cost     the forks; shared memory, about 0.1 MiB per rank and 33 KiB per ordered pair of ranks,
-///          and up to 0.4 MiB more for each rank that sends.
+/// Cost     the forks; shared memory, about 0.1 MiB per rank and 33 KiB per ordered pair of ranks;
+///          for each rank that gives data in collectives up to 0.4 MiB more (4 MiB where ranks are
+///          more than CPUs), for each that sends large messages up to 4 MiB.
 template <class F>
   requires std::invocable<F&, communicator&>
 void fork_ranks(int ranks, F&& function, const run_options& options = {}) {
