@@ -23,6 +23,8 @@ using model::expect_holds;
 using model::Plain;
 using model::require;
 
+using mark = rankcast::local::basic_mark<Atomic>;
+
 enum class flaw {
   none,
   looks_first,     // a reader looks where the data are before its mark is up
@@ -52,7 +54,7 @@ struct recalled {
 
   Atomic<int> state{0};  // nobody ends the group
   model::label at_marks{"mark"};
-  rankcast::local::basic_mark<Atomic> marks[Readers];
+  mark marks[Readers];
   model::label at_loan{"loan"};
   std::conditional_t<Flaw == flaw::says_release, broken_loan<Flaw>,
                      rankcast::local::basic_loan<Atomic>>
@@ -78,7 +80,8 @@ struct recalled {
     if (Flaw != flaw::says_first) loan.recall(0);
     if (Flaw != flaw::no_wait) {
       for (std::size_t r = Flaw == flaw::waits_for_some ? 1 : 0; r < Readers; ++r) {
-        model::spin_until([&] { return !marks[r].is_up(); });
+        const std::uint32_t seen = marks[r].turns();
+        model::spin_until([&] { return !mark::is_up(seen) || marks[r].turns() != seen; });
       }
     }
     data.let_go();

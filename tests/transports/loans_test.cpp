@@ -97,6 +97,67 @@ TEST(loans, reduce_by_a_late_root) {
       });
 }
 
+// A started call has its copy at once: nobody may look again for a long time.
+TEST(loans, a_started_call_does_not_wait_for_readers) {
+  rankcast::run(2, [](communicator& world) {
+    if (world.rank() == 0) {
+      auto data = values_of(0);
+      auto sent = rankcast::start_broadcast(world, data, {.timeout = 0ms});
+      EXPECT_TRUE(sent.test());
+      for (float& x : data) x = -1;
+    } else {
+      std::this_thread::sleep_for(late);
+      std::vector<float> got(elements);
+      rankcast::broadcast(world, got);
+      EXPECT_EQ(got, values_of(0));
+    }
+  });
+}
+
+// A recall does not wait for what its late reader copies meanwhile from somebody else.
+TEST(loans, a_reader_that_copies_from_another_rank) {
+  rankcast::run(3, [](communicator& world) {
+    std::vector<float> large(8'000'000, world.rank() == 2 ? 2.0F : 0.0F);
+    auto small = values_of(world.rank() == 0 ? 0 : 9);
+    for (int i = 0; i < 3; ++i) {
+      rankcast::broadcast(world, large, {.root = 2});
+      rankcast::broadcast(world, small, {.root = 0});
+      EXPECT_EQ(large[static_cast<std::size_t>(i)], 2.0F);
+      EXPECT_EQ(small, values_of(0));
+    }
+  });
+}
+
+// Without checks, too, readers wait for counts that only the root gives.
+TEST(loans, counts_without_checks) {
+  rankcast::run_options options;
+  options.sizes.check = rankcast::local::checks::off;
+  rankcast::run(
+      2,
+      [](communicator& world) {
+        for (int i = 0; i < 500; ++i) {
+          const std::int64_t first = i % 7;
+          const std::vector<std::int64_t> counts{first, 10 - first};
+          const auto own = static_cast<std::size_t>(counts[static_cast<std::size_t>(world.rank())]);
+          auto all = values_of(i, 10);
+          std::vector<float> share(own);
+          if (world.rank() == 0) {
+            rankcast::scatter(world, all, share, {.counts = counts});
+          } else {
+            rankcast::scatter(world, rankcast::nothing, share);
+          }
+          std::vector<float> back(10);
+          if (world.rank() == 0) {
+            rankcast::gather(world, share, back, {.counts = counts});
+            ASSERT_EQ(back, all);
+          } else {
+            rankcast::gather(world, share, rankcast::nothing);
+          }
+        }
+      },
+      options);
+}
+
 // Many in flight, started and blocking, of sizes around all limits; readers late now and then.
 TEST(loans, many_in_turn) {
   rankcast::run(2, [](communicator& world) {

@@ -264,6 +264,9 @@ namespace detail {
     case opcode::gather:
       return sent >= 0 && (at_root ? received == size * sent && apart() : !op.receive.given);
     case opcode::all_gather: return sent >= 0 && received == size * sent && apart();
+    case opcode::reduce:
+      if (!at_root) return sent >= 0 && !op.receive.given;
+      [[fallthrough]];
     case opcode::all_reduce:
       return sent >= 0 && sent == received &&
              ((op.send.address == op.receive.address && op.send.type == op.receive.type) ||

@@ -33,7 +33,7 @@ enum class checks : std::uint8_t { on, off };
 /// Sizes that decide how data moves. Those of its first rank hold for a group.
 struct settings {
   std::size_t slot_bytes = 272;          // up to here they stand beside the call itself
-  std::size_t eager_bytes = 12 * 1024;   // up to here a sender never waits for its readers
+  std::size_t eager_bytes = 12 * 1024;   // up to here a sender does not wait for late readers
   std::size_t lend_bytes = 768;          // up to here data are copied before anybody asks (threads)
   std::size_t chunk_bytes = 256 * 1024;  // between two looks at the state word
   std::size_t stage_bytes = 128 * 1024;  // of small data of several calls, per rank
@@ -68,9 +68,10 @@ struct slot_head {
   bool flat;  // what is lent, and where the result goes, lie in one piece
 };
 
-/// What a rank shows of one call. Written before `sequence` says so, unchanged until all ranks
-/// have released the call. The head, the sequence and the first data share a line and are written
-/// last, all at once: a waiting reader would take the line away in between.
+/// What a rank shows of one call. Written before `sequence` says so, and but for a loan's word
+/// unchanged until all ranks have released the call. The head, the sequence and the first data
+/// share a line and are written last, all at once: a waiting reader would take the line away in
+/// between.
 struct alignas(64) slot : slot_head {
   static constexpr std::size_t room = 272;
   static constexpr std::size_t in_line = 16;  // of the data

@@ -229,10 +229,11 @@ class call final : public flight {
   static constexpr std::size_t most_small = 4096;  // of a buffer
   bool take_small();
 
-  // What is read of a call only when something is wrong.
+  // What is read of a call only when something is wrong, or when counts differ.
   void tell_details(const slot_head& head) {
     detail_of_call& d = own_detail();
-    if (group_.sizes.check == checks::off && head.plain) {
+    const bool counts = op_->code == opcode::scatter || op_->code == opcode::gather;
+    if (group_.sizes.check == checks::off && head.plain && !message_ && !counts) {
       d.failed = d.slice_failed = false;
       return;
     }
@@ -407,8 +408,8 @@ class call final : public flight {
     return true;
   }
 
-  // Small data are on loan for some microseconds; then readers are late.
-  [[nodiscard]] bool waited_enough() noexcept {
+  // Small data are on loan for some hundred looks, microseconds; then readers are late.
+  [[nodiscard]] bool looks_in_vain() noexcept {
     return recallable_ && ++looks_ > 200 && looks_ % 64 == 0;
   }
 

@@ -1,7 +1,8 @@
 /// How data move between ranks that read and write each other's memory. Small data come from the
-/// board. Of large data each rank takes what it needs from where they lie, and who lent them copies
-/// along. The slices of a large reduction belong to one rank each, which folds its slice of all
-/// ranks' data and stores it in all their results.
+/// board, or from where they lie as long as they are lent. Of large data each rank takes what it
+/// needs from where they lie, and who lent them copies along. The slices of a large reduction
+/// belong to one rank each, which folds its slice of all ranks' data and stores it in all their
+/// results.
 #pragma once
 
 #include <limits>
@@ -40,6 +41,7 @@ inline call::moved call::move_direct() {
     }
     const slot& s = theirs(r);
     const auto put = [&](const std::byte* all) {
+      if (bytes == 0) return;  // there may be no address
       const std::byte* data = all + static_cast<std::size_t>(from) * element_bytes;
       if (flat_) std::memcpy(out + static_cast<std::size_t>(to) * element_bytes, data, bytes);
       else copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);

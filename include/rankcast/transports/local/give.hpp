@@ -34,8 +34,10 @@ inline bool call::offer(slot_head& head) {
   head.bytes = send_bytes_;
   if (gives()) {  // and is not a root's own share
     const bool exchange = op_->code == opcode::all_to_all;
-    const bool lends =
-        direct() && !exchange && send_bytes_ > group_.lend_bytes && (flat_ || slices_follow());
+    // (A started call would hold its buffers until somebody looks again.)
+    const bool lends = slices_follow() ? direct()
+                                       : direct() && flat_ && !exchange && op_ != &own_ &&
+                                             send_bytes_ > group_.lend_bytes;
     std::byte* place = nullptr;
     if (!lends && !put_on_board(head, send_bytes_, place)) return false;
     if (place != nullptr) {
@@ -91,6 +93,7 @@ inline void call::will_stream(slot_head& head) {
 // Elements [first, first + count) of a buffer, one after the other, for readers of a ring.
 inline void call::copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count,
                           ring_filler& filler, bool ahead) {
+  if (count == 0) return;  // there may be no address
   if (from.elements_layout.is_contiguous()) {
     const auto size = static_cast<std::int64_t>(element_bytes_);
     filler.copy(to, from.address + first * size, static_cast<std::size_t>(count * size), ahead);

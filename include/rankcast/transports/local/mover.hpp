@@ -1,6 +1,6 @@
 /// Copies and folds that touch a peer's memory. Before each chunk the mover raises its mark and
-/// looks at the state word again, so that a rank that revokes the group knows, once the marks are
-/// down, that nobody reads or writes its buffers.
+/// looks at the state word again (and where small data are), so that a rank that revokes the group,
+/// or recalls a loan, knows once the marks have moved that nobody reads or writes its buffers.
 #pragma once
 
 #include <algorithm>

@@ -18,8 +18,10 @@ inline bool call::plainly_agreed(bool sized) const noexcept {
 // Everything that can be compared is, before anything is written. False when a rank has come but
 // not yet said all there is to say.
 inline bool call::agree() {
-  if (plainly_agreed(!message_) || (group_.sizes.check == checks::off && own_slot().plain))
+  if (plainly_agreed(!message_) || (group_.sizes.check == checks::off && own_slot().plain &&
+                                    all_awaited([&](int r) { return theirs(r).plain; }))) {
     return true;
+  }
   std::vector<call_offer> known(static_cast<std::size_t>(group_.size));
   std::vector<const call_offer*> offers(known.size(), nullptr);
   for (int r = 0; r < group_.size; ++r) {
@@ -71,7 +73,7 @@ inline bool call::advance(bool turn) {
     release();
     went_on = true;
   }
-  if (phase_ == phase::drain && (readers_done() || (waited_enough() && recall()))) {
+  if (phase_ == phase::drain && (readers_done() || (looks_in_vain() && recall()))) {
     complete();
     went_on = true;
   }

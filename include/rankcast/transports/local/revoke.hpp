@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <exception>
@@ -73,12 +74,15 @@ inline void claim(group& g, int rank, const revocation& cause) noexcept {
   return {std::move(r), by};
 }
 
-/// Waits until no peer is in the middle of a chunk. Marks raised later see the state word first.
+/// Waits until every peer is through with the chunk in whose middle it is. Those that begin later
+/// see first why this rank waits.
 inline void wait_for_movers(const group& g, int rank) noexcept {
   if (g.across_processes) return;  // nobody reads or writes what is not on the board
   for (int r = 0; r < g.size; ++r) {
     if (r == rank) continue;
-    for (int i = 0; g.of(r).moving.is_up(); ++i) {
+    const mark& theirs = g.of(r).moving;
+    const std::uint32_t seen = theirs.turns();
+    for (int i = 0; mark::is_up(seen) && theirs.turns() == seen; ++i) {
       if (i < 1000) relax_cpu();
       else sched_yield();
     }

@@ -59,11 +59,10 @@ class stage_space {
     const std::uint64_t size = group_.sizes.stage_bytes;
     const std::uint64_t room = (bytes + 63) / 64 * 64;
     std::uint64_t begin = next_;
-    if (begin % size + room > warm_bytes) {  // back to what is still in the cache, if it is free
-      const std::uint64_t first = (begin + size - 1) / size * size;
+    if (begin % size + room > warm_bytes) {  // back to what is still in the cache, if all is free
       while (!held_.empty() && let_go()) {
       }
-      if (held_.empty() || first + room - held_.front().begin <= size) begin = first;
+      if (held_.empty()) begin = (begin + size - 1) / size * size;
     }
     if (begin % size + bytes > size) begin += size - begin % size;  // not around the corner
     const std::uint64_t end = begin + room;

@@ -31,6 +31,7 @@ inline bool call::is_small(const operation& op) const noexcept {
 inline bool call::run_small(operation& op, std::uint64_t sequence, int looks) {
   op_ = &op;
   sequence_ = sequence;
+  message_ = false;
   op.type = op.send.given ? op.send.type : op.receive.type;
   awaits_ = awaited_by(op);
   const std::size_t bytes = op.send.given ? op.send.bytes() : 0;
@@ -91,10 +92,7 @@ inline bool call::take_small() {
       if (!at_root()) copy(op.root, 0, 0, op.receive.elements());
       return true;
     case opcode::scatter:
-      if (op.receive.given) {
-        const std::int64_t share = op.receive.elements();
-        copy(op.root, rank_ * share, 0, share);
-      }
+      copy(op.root, rank_ * op.receive.elements(), 0, op.receive.elements());
       return true;
     case opcode::gather:
       if (!at_root()) return true;
@@ -110,7 +108,7 @@ inline bool call::take_small() {
     case opcode::all_reduce:
       return attempt([&] {
         const std::int64_t n = op.receive.elements();
-        if (group_.size == 2) {
+        if (group_.size == 2) {  // as `mover::fold` would, without its way there
           const std::byte* const other = theirs(1 - rank_).data;
           op.reduction.combine(out, rank_ == 0 ? op.send.address : other,
                                rank_ == 0 ? other : op.send.address, n, op.reduction.callable);

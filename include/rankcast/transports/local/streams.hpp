@@ -415,6 +415,7 @@ inline bool call::collect_slices() {
     desk_.counters.bytes_received +=
         static_cast<std::uint64_t>(op_->receive.elements() - own) * size_of(op_->type);
   }
+  if (direct()) borrowed_ = false;  // all have read what they need of it
   return true;
 }
 
