@@ -114,7 +114,7 @@ TEST(loans, a_started_call_does_not_wait_for_readers) {
   });
 }
 
-// A recall does not wait for what its late reader copies meanwhile from somebody else.
+// Recalled while the late reader copies from somebody else: each gets what it should.
 TEST(loans, a_reader_that_copies_from_another_rank) {
   rankcast::run(3, [](communicator& world) {
     std::vector<float> large(8'000'000, world.rank() == 2 ? 2.0F : 0.0F);
