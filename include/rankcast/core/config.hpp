@@ -9,6 +9,16 @@
 /// the process, also when it was built with hidden visibility.
 #define RANKCAST_API __attribute__((visibility("default")))
 
+/// Before a loop whose iterations do not depend on each other, whatever its pointers are: compilers
+/// that cannot see this for themselves carry out one at a time.
+#if defined(__clang__)
+#define RANKCAST_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define RANKCAST_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define RANKCAST_INDEPENDENT
+#endif
+
 namespace rankcast::inline v0 {
 
 /// The line of user code a collective was called from; printed with every error about the call.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "rankcast/core/config.hpp"
 #include "rankcast/core/dtype.hpp"
 #include "rankcast/core/layout.hpp"
 
@@ -185,6 +186,31 @@ concept reduces = std::invocable<const F&, detail::accumulator_of<T>, detail::ac
         std::invoke_result_t<const F&, detail::accumulator_of<T>, detail::accumulator_of<T>>,
         detail::accumulator_of<T>>;
 
+namespace detail {
+
+// The operations above; of others we do not know what they look at.
+template <class F>
+inline constexpr bool is_ours = std::is_same_v<F, sum_t> || std::is_same_v<F, product_t> ||
+                                std::is_same_v<F, minimum_t> || std::is_same_v<F, maximum_t> ||
+                                std::is_same_v<F, logical_and_t> || std::is_same_v<F, logical_or_t>;
+
+// step(0) ... step(n - 1). Independent steps go through in blocks of a fixed size, which compilers
+// make wide instructions of also where they are not asked for all they can do.
+template <bool Independent, class Step>
+void for_each_index(std::int64_t n, Step&& step) {
+  std::int64_t i = 0;
+  if constexpr (Independent) {
+    constexpr int block = 64;
+    for (; i + block <= n; i += block) {
+      RANKCAST_INDEPENDENT
+      for (int k = 0; k < block; ++k) step(i + k);
+    }
+  }
+  for (; i < n; ++i) step(i);
+}
+
+}  // namespace detail
+
 /// The erased form of a callable for elements of type T.
 template <element T, reduces<T> F>
 [[nodiscard]] reduction erase_reduction(const F& callable) noexcept {
@@ -193,18 +219,19 @@ template <element T, reduces<T> F>
   r.load = [](void* accumulator, const void* values, std::int64_t n) {
     auto* a = static_cast<A*>(accumulator);
     const auto* v = static_cast<const T*>(values);
-    for (std::int64_t i = 0; i < n; ++i) a[i] = static_cast<A>(v[i]);
+    detail::for_each_index<true>(n, [=](std::int64_t i) { a[i] = static_cast<A>(v[i]); });
   };
   r.fold = [](void* accumulator, const void* values, std::int64_t n, const void* context) {
     const F& f = *static_cast<const F*>(context);
     auto* a = static_cast<A*>(accumulator);
     const auto* v = static_cast<const T*>(values);
-    for (std::int64_t i = 0; i < n; ++i) a[i] = static_cast<A>(f(a[i], static_cast<A>(v[i])));
+    detail::for_each_index<detail::is_ours<F>>(
+        n, [=, &f](std::int64_t i) { a[i] = static_cast<A>(f(a[i], static_cast<A>(v[i]))); });
   };
   r.store = [](void* values, const void* accumulator, std::int64_t n) {
     auto* v = static_cast<T*>(values);
     const auto* a = static_cast<const A*>(accumulator);
-    for (std::int64_t i = 0; i < n; ++i) v[i] = static_cast<T>(a[i]);
+    detail::for_each_index<true>(n, [=](std::int64_t i) { v[i] = static_cast<T>(a[i]); });
   };
   // The result may be one of the two.
   r.combine = [](void* result, const void* first, const void* second, std::int64_t n,
@@ -213,9 +240,9 @@ template <element T, reduces<T> F>
     auto* out = static_cast<T*>(result);
     const auto* a = static_cast<const T*>(first);
     const auto* b = static_cast<const T*>(second);
-    for (std::int64_t i = 0; i < n; ++i) {
+    detail::for_each_index<detail::is_ours<F>>(n, [=, &f](std::int64_t i) {
       out[i] = static_cast<T>(static_cast<A>(f(static_cast<A>(a[i]), static_cast<A>(b[i]))));
-    }
+    });
   };
   r.callable = &callable;
   static constexpr std::uint64_t type_hash = detail::hash_text(detail::type_name<F>());

@@ -226,6 +226,15 @@ class call final : public flight {
            reader() != rank_;
   }
 
+  /// What stands in the stage ring is read by one rank, which then takes the lines.
+  [[nodiscard]] bool stages_for_one() const noexcept {
+    return (group_.size == 2 || reader() != all_readers) && op_->code != opcode::all_to_all &&
+           !message_;
+  }
+  [[nodiscard]] ring_filler* stage_filler() noexcept {
+    return stages_for_one() ? nullptr : &desk_.stage_filler;
+  }
+
   static constexpr std::size_t most_small = 4096;  // of a buffer
   bool take_small();
 
@@ -261,7 +270,7 @@ class call final : public flight {
   void encode(slot_head& head);
   void will_stream(slot_head& head);
   void copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count,
-               ring_filler& filler, bool ahead = true);
+               ring_filler* filler, bool ahead = true);
   [[nodiscard]] bool one_each() const noexcept { return op_->code == opcode::scatter; }
 
   // --- agreement (phases.hpp) ---
@@ -290,6 +299,10 @@ class call final : public flight {
   bool fold_streams(std::int64_t to_first, std::int64_t first, std::int64_t count);
   void fold_pieces(accumulator& sum, std::int64_t to_first, std::int64_t first, std::int64_t n);
   [[nodiscard]] inflow* inflow_from(int source, int part);
+  /// No line of the stream is read by two ranks.
+  [[nodiscard]] bool has_one_reader(const stream_plan& plan, int part) const noexcept {
+    return !plan.common() || group_.size == 2 || (part == 0 && reader() != all_readers);
+  }
   bool receive_streamed_messages();
   void skip_streams();
   // True when nothing streams to this rank, or from it.

@@ -47,6 +47,13 @@ inline call::moved call::move_direct() {
       else copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);
       desk_.counters.bytes_received += bytes;
     };
+    if (s.how == form::staged && flat_ && stages_for_one()) {
+      copy_and_take(out + static_cast<std::size_t>(to) * element_bytes,
+                    staged(group_, r, s.place) + static_cast<std::size_t>(from) * element_bytes,
+                    bytes);
+      desk_.counters.bytes_received += bytes;
+      return;
+    }
     if (near(s)) {
       put(data_on_board(group_, r, s));
       return;
@@ -75,7 +82,18 @@ inline call::moved call::move_direct() {
     if (s.flat) return {const_cast<std::byte*>(data_lent(group_, r, s)), &flat};
     return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(s.place)), &detail(r).given};
   };
-  const mover::place own_result{out, &out_layout};
+  // Folds elements [first, first + count) of all ranks into our own result.
+  const auto fold = [&](std::int64_t first, std::int64_t count) {
+    const mover::place result{out, &out_layout};
+    m.fold(op_->reduction, source, {&result, 1}, 0, first, count, element_bytes);
+    if (!stages_for_one()) return;
+    for (int r = 0; r < n; ++r) {
+      const slot& s = theirs(r);
+      if (r == rank_ || s.how != form::staged) continue;
+      take_lines(staged(group_, r, s.place) + static_cast<std::size_t>(first) * element_bytes,
+                 static_cast<std::size_t>(count) * element_bytes);
+    }
+  };
   if (op_->reduction.fold != nullptr && all_awaited([&](int r) { return near(theirs(r)); })) {
     m.use_board_only();
   }
@@ -128,22 +146,18 @@ inline call::moved call::move_direct() {
       break;
 
     case opcode::reduce:
-      if (at_root()) {
-        m.fold(op_->reduction, source, {&own_result, 1}, 0, 0, op_->receive.elements(),
-               element_bytes);
-      }
+      if (at_root()) fold(0, op_->receive.elements());
       break;
 
     case opcode::reduce_scatter: {
       const block b = block_of(op_->counts, op_->send.elements(), rank_, n);
-      m.fold(op_->reduction, source, {&own_result, 1}, 0, b.first, b.count, element_bytes);
+      fold(b.first, b.count);
       break;
     }
 
     case opcode::all_reduce: {
       if (!slices_follow()) {  // cheaper than a second round: everyone folds everything
-        m.fold(op_->reduction, source, {&own_result, 1}, 0, 0, op_->receive.elements(),
-               element_bytes);
+        fold(0, op_->receive.elements());
         break;
       }
       std::vector<mover::place> results;

@@ -42,7 +42,7 @@ inline bool call::offer(slot_head& head) {
     if (!lends && !put_on_board(head, send_bytes_, place)) return false;
     if (place != nullptr) {
       if (head.how == form::here && flat_) own_slot().put(op_->send.address, send_bytes_);
-      else copy_to(place, op_->send, 0, sent_, desk_.stage_filler);
+      else copy_to(place, op_->send, 0, sent_, stage_filler());
     } else {
       if (exchange && op_->send.address == op_->receive.address) {  // as they were
         kept_.resize(send_bytes_);
@@ -78,7 +78,7 @@ inline bool call::recall() {
   std::uint64_t position = 0;
   std::byte* const place = desk_.stage.take(send_bytes_, sequence_, reader(), position);
   if (place == nullptr) return false;
-  copy_to(place, op_->send, 0, sent_, desk_.stage_filler);
+  copy_to(place, op_->send, 0, sent_, stage_filler());
   own_slot().lent().here.recall(position);
   wait_for_movers(group_, rank_);
   borrowed_ = false;
@@ -90,13 +90,16 @@ inline void call::will_stream(slot_head& head) {
   for (auto& begin : own_detail().stream_begin) begin.store(0, std::memory_order_relaxed);
 }
 
-// Elements [first, first + count) of a buffer, one after the other, for readers of a ring.
+// Elements [first, first + count) of a buffer, one after the other, for readers of a ring. Without
+// a filler: for one reader, who takes the lines.
 inline void call::copy_to(std::byte* to, const buffer& from, std::int64_t first, std::int64_t count,
-                          ring_filler& filler, bool ahead) {
+                          ring_filler* filler, bool ahead) {
   if (count == 0) return;  // there may be no address
   if (from.elements_layout.is_contiguous()) {
     const auto size = static_cast<std::int64_t>(element_bytes_);
-    filler.copy(to, from.address + first * size, static_cast<std::size_t>(count * size), ahead);
+    const auto bytes = static_cast<std::size_t>(count * size);
+    if (filler == nullptr) copy_to_taker(to, from.address + first * size, bytes);
+    else filler->copy(to, from.address + first * size, bytes, ahead);
     return;
   }
   copy_elements(to, layout::flat(count), 0, from.address, from.elements_layout, first, count,

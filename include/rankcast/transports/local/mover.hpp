@@ -178,17 +178,20 @@ class mover {
     const bool streaming = static_cast<std::size_t>(count * size) >= streaming_bytes;
     const bool by_pieces = streaming || targets.size() > 1;
     alignas(64) std::byte in_between[in_cache];
+    // To the peer's buffer first: in place, its lines are read and written at once (see copying.hpp).
+    const std::size_t nearest = targets.size() > 1 ? static_cast<std::size_t>(1 - rank_) : 0;
     const std::int64_t chunk =
         chunk_elements(by_pieces ? in_cache : group_.sizes.chunk_bytes, element_bytes);
     for (std::int64_t done = 0; done < count; done += chunk) {
       const std::int64_t n = std::min(chunk, count - done);
       guarded([&] {
         std::byte* const result =
-            streaming ? in_between : targets[0].data + (to_first + done) * size;
+            streaming ? in_between : targets[nearest].data + (to_first + done) * size;
         r.combine(result, source(0).data + (first + done) * size,
                   source(1).data + (first + done) * size, n, r.callable);
-        for (const place& t : targets.subspan(streaming ? 0 : 1)) {
+        for (const place& t : targets) {
           std::byte* const to = t.data + (to_first + done) * size;
+          if (to == result) continue;
           const auto bytes = static_cast<std::size_t>(n * size);
           if (streaming) copy_streaming(to, result, bytes);
           else std::memcpy(to, result, bytes);

@@ -113,8 +113,7 @@ inline void show_detail(const group& g, int rank, std::uint64_t sequence, const 
 }
 
 /// What is `place` in the stage ring of a rank.
-[[nodiscard]] inline const std::byte* staged(const group& g, int rank,
-                                             std::uint64_t place) noexcept {
+[[nodiscard]] inline std::byte* staged(const group& g, int rank, std::uint64_t place) noexcept {
   return g.lines.stage_ring(rank) + place % g.sizes.stage_bytes;
 }
 /// Small data of a rank, wherever they are on the board.

@@ -182,14 +182,15 @@ class stream_plan {
   std::vector<std::uint64_t> shares_;
 };
 
-/// Bytes of a piece, so that `readers` of them fit a ring many times: while one is read the next
+/// Bytes of a piece, so that `readers` of them fit a ring four times: while one is read the next
 /// ones are written.
 [[nodiscard]] inline std::size_t piece_bytes(const group& g, int readers,
                                              std::uint64_t total) noexcept {
   const std::size_t most =
-      std::max<std::size_t>(g.ring_bytes / 16 / static_cast<std::size_t>(std::max(readers, 1)), 64);
+      std::max<std::size_t>(g.ring_bytes / 4 / static_cast<std::size_t>(std::max(readers, 1)), 64);
   // A stream of few bytes is cut finer, so that its reader need not wait for all of it.
-  const std::uint64_t fine = std::max<std::uint64_t>(total / 4, 8192);
+  const std::uint64_t fine =
+      std::max(total / 8, std::clamp<std::uint64_t>(total / 4, 8 * 1024, 16 * 1024));
   const std::size_t n = std::min({most, g.sizes.chunk_bytes, static_cast<std::size_t>(fine)});
   return std::max<std::size_t>(n / 64 * 64, 64);
 }
@@ -280,9 +281,11 @@ class stream_space {
 /// The reader's side of a stream from another rank: the bytes that have come, in order.
 class inflow {
  public:
-  /// `begin`: where it begins in the owner's ring.
-  void open(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin) {
+  /// `begin`: where it begins in the owner's ring; `sole`: nobody else reads what this rank reads.
+  void open(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin,
+            bool sole) {
     group_ = &g;
+    sole_ = sole;
     owner_ = owner;
     reader_ = reader;
     plan_ = &plan;
@@ -324,9 +327,26 @@ class inflow {
     if (end_ <= at) return {};
     const std::uint64_t size = group_->ring_bytes;
     const std::uint64_t n = std::min({bytes - within_, end_ - at, size - at % size});
-    return {group_->lines.stream_ring(owner_) + at % size, static_cast<std::size_t>(n)};
+    return {here(), static_cast<std::size_t>(n)};
   }
+  /// The first `n` bytes of what can be read are not needed any more.
   void pop(std::size_t n) {
+    if (sole_) take_lines(here(), n);
+    pass(n);
+  }
+  /// Copies them first.
+  void pop_to(std::byte* to, std::size_t n) {
+    if (sole_) copy_and_take(to, here(), n);
+    else std::memcpy(to, here(), n);
+    pass(n);
+  }
+
+ private:
+  [[nodiscard]] std::byte* here() const noexcept {
+    const std::uint64_t at = round_begin_ + plan_->offset_of(reader_, round_) + within_;
+    return group_->lines.stream_ring(owner_) + at % group_->ring_bytes;
+  }
+  void pass(std::size_t n) {
     consumed_ += n;
     within_ += n;
     if (within_ < plan_->bytes_of(reader_, round_)) {
@@ -339,8 +359,6 @@ class inflow {
     if (finished()) pass_on();
     else tell(round_begin_);
   }
-
- private:
   // The rounds after our last are for others.
   void pass_on() {
     for (; round_ < plan_->rounds(); ++round_) round_begin_ += plan_->round_bytes(round_);
@@ -361,6 +379,7 @@ class inflow {
   std::uint64_t consumed_ = 0;
   std::uint64_t end_ = 0;
   bool skipped_ = false;
+  bool sole_ = false;
 };
 
 }  // namespace rankcast::inline v0::local

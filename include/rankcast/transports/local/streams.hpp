@@ -23,8 +23,7 @@ class streamed_segments final : public segment_reader {
         continue;
       }
       const std::size_t n = std::min(front.size(), to.size());
-      std::memcpy(to.data(), front.data(), n);
-      in_.pop(n);
+      in_.pop_to(to.data(), n);
       desk_.counters.bytes_received += n;
       to = to.subspan(n);
       attempt = 0;
@@ -131,7 +130,8 @@ inline void call::fill(int part, int reader, std::uint64_t first, std::span<std:
     from.elements_layout = layout::flat(from.elements());
   }
   copy_to(to.data(), from, begin + static_cast<std::int64_t>(first / element_bytes),
-          static_cast<std::int64_t>(to.size() / element_bytes), desk_.stream_filler, ahead);
+          static_cast<std::int64_t>(to.size() / element_bytes),
+          has_one_reader(parts_[part].plan, part) ? nullptr : &desk_.stream_filler, ahead);
 }
 
 inline bool call::pump(int part) {
@@ -214,7 +214,8 @@ inline inflow* call::inflow_from(int source, int part) {
   const std::uint64_t begin = detail(source).stream_begin[part].load(std::memory_order_seq_cst);
   if (begin == 0) return nullptr;
   parts_[part].plans[i] = plan_of(source, part);
-  f.open(group_, source, rank_, parts_[part].plans[i], begin - 1);
+  f.open(group_, source, rank_, parts_[part].plans[i], begin - 1,
+         has_one_reader(parts_[part].plans[i], part));
   return &f;
 }
 
@@ -296,6 +297,7 @@ inline bool call::take(int source, int part, std::int64_t to_first) {
                   layout::flat(count), 0, count, element_bytes);
     desk_.counters.bytes_received += static_cast<std::size_t>(count) * element_bytes;
   };
+  const bool flat = op_->receive.elements_layout.is_contiguous();
   if (part == 0 && theirs(source).how != form::streams) {
     inflow& f = parts_[0].in[static_cast<std::size_t>(source)];
     if (f.finished()) return true;
@@ -317,9 +319,14 @@ inline bool call::take(int source, int part, std::int64_t to_first) {
   inflow* f = inflow_from(source, part);
   if (f == nullptr) return false;
   for (auto front = f->front(); !front.empty(); front = f->front()) {
-    put(front.data(), to_first + static_cast<std::int64_t>(f->consumed() / element_bytes),
-        static_cast<std::int64_t>(front.size() / element_bytes));
-    f->pop(front.size());
+    const std::int64_t at = to_first + static_cast<std::int64_t>(f->consumed() / element_bytes);
+    if (flat) {
+      f->pop_to(op_->receive.address + at * static_cast<std::int64_t>(element_bytes), front.size());
+      desk_.counters.bytes_received += front.size();
+    } else {
+      put(front.data(), at, static_cast<std::int64_t>(front.size() / element_bytes));
+      f->pop(front.size());
+    }
     pump();
   }
   return f->finished();
