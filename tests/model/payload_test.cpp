@@ -44,6 +44,8 @@ enum class flaw {
   taken_release,     // by a store that may be in a buffer still when it looks for sleepers
   consumed_first,    // a reader is through with a call before it has read its data
   forgets_the_last,  // a reader does not acknowledge the last piece of a stream
+  one_takes,         // a reader writes to lines that others read, too
+  not_taken_back,    // the owner writes again where it has not read yet what was left for it
 };
 
 // Ranks of which 0 owns the rings. Those of whom there is a bit in `Sleepers` sleep on their
@@ -192,7 +194,8 @@ TEST(stage_ring, broken_ones_are_found) {
 // --- the stream ring ---
 
 // Calls with a stream of `Pieces` each, through a ring of two pieces. With `Passes`, the last rank
-// takes nothing of the first one: it is through with the call and says no more.
+// takes nothing of the first one: it is through with the call and says no more. A reader that is
+// alone writes to what it has read.
 template <flaw Flaw, std::size_t Size = 3, unsigned Sleepers = 0, std::uint64_t Calls = 2,
           std::uint64_t Pieces = 2, bool Passes = false>
 struct streamed : ranks<Size, Sleepers> {
@@ -295,6 +298,9 @@ struct streamed : ranks<Size, Sleepers> {
       const std::uint64_t next = at + plan.round_bytes(round);
       if (Flaw == flaw::taken_first) tell(rank, next, round);
       require(cells[at % ring_bytes / cell].get() == 100 * (s + 1) + round, "another piece");
+      if (Size == 2 || (Flaw == flaw::one_takes && rank == 1)) {
+        cells[at % ring_bytes / cell].set(0);
+      }
       if (Flaw != flaw::taken_first) tell(rank, next, round);
       at = next;
     }
@@ -331,9 +337,96 @@ TEST(stream_ring, broken_ones_are_found) {
   expect_found<streamed<flaw::told_relaxed>>("race");
   expect_found<streamed<flaw::taken_first>>("race");
   expect_found<streamed<flaw::taken_relaxed>>("race");
+  expect_found<streamed<flaw::one_takes>>("race");
   expect_found<one_sleeps<flaw::taken_release>>(lost_wake_up);
   // The end of a call acknowledges the rest of its stream.
   expect_holds<streamed<flaw::forgets_the_last>>();
+}
+
+// --- streams that return ---
+
+// The reader of a stream writes into what it has taken, and the owner reads that. Each rank owns a
+// ring, of two pieces, and is the reader of the other's.
+template <flaw Flaw, unsigned Sleepers = 0, std::uint64_t Pieces = 3>
+struct returned : ranks<2, Sleepers> {
+  static constexpr std::uint64_t ring_bytes = 2 * cell;
+  static constexpr std::uint64_t all = Pieces * cell;
+
+  struct ring_of_one {
+    model::label at_streamed{"streamed"};
+    Atomic<std::uint64_t> streamed{0};
+    model::label at_taken{"taken"};
+    Atomic<std::uint64_t> taken{0};
+    Plain<std::uint64_t> cells[2];
+  };
+  model::label at_rings{"ring"};
+  ring_of_one rings[2];
+  struct progress {
+    std::uint64_t written = 0, back = 0, read = 0;
+  };
+
+  static std::uint64_t value(int owner, std::uint64_t at) {
+    return owner == 0 ? 1000 + at : 2000 + at;
+  }
+
+  // Goes on with whatever can go on, as the phases of a call do.
+  bool step(int rank, progress& p) {
+    ring_of_one& own = rings[rank];
+    ring_of_one& other = rings[1 - rank];
+    bool moved = false;
+    const std::uint64_t kept = Flaw == flaw::not_taken_back ? own.taken.load(seq_cst) : p.back;
+    if (p.written < all && p.written + cell - kept <= ring_bytes) {
+      own.cells[p.written % ring_bytes / cell].set(value(rank, p.written));
+      p.written += cell;
+      own.streamed.store(p.written, Flaw == flaw::told_relaxed ? relaxed : seq_cst);
+      this->ring(1 - rank);
+      moved = true;
+    }
+    if (p.read < all && other.streamed.load(seq_cst) > p.read) {
+      auto& place = other.cells[p.read % ring_bytes / cell];
+      require(place.get() == value(1 - rank, p.read), "another piece");
+      if (Flaw != flaw::taken_first) place.set(value(1 - rank, p.read) + 500);
+      p.read += cell;
+      other.taken.store(p.read, Flaw == flaw::taken_relaxed ? relaxed : seq_cst);
+      if (Flaw == flaw::taken_first) place.set(value(1 - rank, p.read - cell) + 500);
+      this->ring(1 - rank);
+      moved = true;
+    }
+    if (p.back < p.written && own.taken.load(seq_cst) > p.back) {
+      require(own.cells[p.back % ring_bytes / cell].get() == value(rank, p.back) + 500,
+              "another result");
+      p.back += cell;
+      moved = true;
+    }
+    return moved;
+  }
+  void thread(int rank) {
+    progress p;
+    const auto here = [&] { return p.written << 16 | p.back << 8 | p.read; };
+    while (p.back < all || p.read < all) {
+      model::forget_all_but(here());
+      bool moved = false;  // perhaps by the last look before it would have slept
+      this->wait(
+          rank, [&] { return moved = moved || step(rank, p); },
+          [&] { return here() << 1 | std::uint64_t{moved}; });
+    }
+  }
+  void after() {
+    for (ring_of_one& r : rings) require(r.taken.load() == all, "not all was taken");
+  }
+};
+
+TEST(returning_streams, bring_back_what_readers_left) {
+  expect_holds<returned<flaw::none>>();
+  expect_holds<returned<flaw::none, 0b01>>();
+  expect_holds<returned<flaw::none, 0b11, 2>>();
+}
+
+TEST(returning_streams, broken_ones_are_found) {
+  expect_found<returned<flaw::not_taken_back>>("");
+  expect_found<returned<flaw::told_relaxed>>("race");
+  expect_found<returned<flaw::taken_first>>("race");
+  expect_found<returned<flaw::taken_relaxed>>("race");
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ struct alignas(64) detail_of_call {
   bool failed;              // `text` says how
   bool slice_failed;        // likewise, before the slices are exchanged
 
-  alignas(64) std::atomic<std::uint64_t> stream_begin[2];  // where in the ring one begins, plus one
+  alignas(64) std::atomic<std::uint64_t> stream_begin;  // where in the ring it begins, plus one
   std::int64_t shape[max_dimensions];
   layout given;    // of what is lent
   layout wanted;   // of the receive buffer

@@ -289,19 +289,21 @@ class call final : public flight {
   bool collect_slices();
   void begin_streams();
   void copy_own_block();
-  [[nodiscard]] stream_plan plan_of(int owner, int part) const;
-  void begin_stream(int part);
-  bool pump(int part);
-  void fill(int part, int reader, std::uint64_t first, std::span<std::byte> to, bool ahead);
+  [[nodiscard]] stream_plan plan_of(int owner) const;
+  void begin_stream();
+  void fill(int reader, std::uint64_t first, std::span<std::byte> to, bool ahead);
   bool take_streams();
-  bool take(int source, int part, std::int64_t to_first);
+  bool take(int source, std::int64_t to_first);
+  bool take(inflow& f, std::int64_t to_first);
+  bool take_back();
   bool take_blocks(std::span<const std::int64_t> counts);
   bool fold_streams(std::int64_t to_first, std::int64_t first, std::int64_t count);
+  void combine_pieces(std::int64_t to_first, std::int64_t first, std::int64_t n);
   void fold_pieces(accumulator& sum, std::int64_t to_first, std::int64_t first, std::int64_t n);
-  [[nodiscard]] inflow* inflow_from(int source, int part);
+  [[nodiscard]] inflow* inflow_from(int source);
   /// No line of the stream is read by two ranks.
-  [[nodiscard]] bool has_one_reader(const stream_plan& plan, int part) const noexcept {
-    return !plan.common() || group_.size == 2 || (part == 0 && reader() != all_readers);
+  [[nodiscard]] bool has_one_reader(const stream_plan& plan) const noexcept {
+    return !plan.common() || group_.size == 2 || reader() != all_readers;
   }
   bool receive_streamed_messages();
   void skip_streams();
@@ -323,8 +325,7 @@ class call final : public flight {
                           : block_of(counts, 0, rank_, group_.size);
   }
   [[nodiscard]] bool slices_follow() const noexcept {
-    return op_->code == opcode::all_reduce && send_bytes_ > group_.lend_bytes &&
-           (direct() || group_.size > 2);
+    return op_->code == opcode::all_reduce && send_bytes_ > group_.lend_bytes;
   }
 
   void move_data() {
@@ -464,9 +465,10 @@ class call final : public flight {
     std::uint64_t round = 0;
     std::vector<inflow> in;          // by rank
     std::vector<stream_plan> plans;  // likewise
+    std::vector<inflow> back;        // all_reduce: the slices of others, left in our ring
     [[nodiscard]] bool all_out() const noexcept { return !begun || round == plan.rounds(); }
   };
-  streaming parts_[2];
+  streaming streams_;
   std::int64_t folded_ = 0;
   int next_source_ = 0;  // of messages
   flat_reader intake_;

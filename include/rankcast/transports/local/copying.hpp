@@ -115,11 +115,11 @@ inline void copy_and_take(std::byte* to, std::byte* from, std::size_t bytes) noe
   copy_short(to, from, bytes);
 }
 
-/// Fills a ring whose lines several readers still have in their caches. To take a line back from the
-/// cache of another CPU is quick for some pairs of CPUs and takes longer than a write to memory for
-/// others: now and then a copy is timed, and where it is slow, copies go past the caches. Where it
-/// is neither, what is in the cache is dear to write and cheap to read, what is past it the other
-/// way round, and who is ahead of its readers takes the dear way.
+/// Fills a ring whose lines several readers still have in their caches. To take a line back from
+/// the cache of another CPU is quick for some pairs of CPUs and takes longer than a write to memory
+/// for others: now and then a copy is timed, and where it is slow, copies go past the caches. Where
+/// it is neither, what is in the cache is dear to write and cheap to read, what is past it the
+/// other way round, and who is ahead of its readers takes the dear way.
 class ring_filler {
  public:
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool ahead) noexcept {

@@ -87,7 +87,7 @@ inline bool call::recall() {
 
 inline void call::will_stream(slot_head& head) {
   head.how = form::streams;
-  for (auto& begin : own_detail().stream_begin) begin.store(0, std::memory_order_relaxed);
+  own_detail().stream_begin.store(0, std::memory_order_relaxed);
 }
 
 // Elements [first, first + count) of a buffer, one after the other, for readers of a ring. Without

@@ -33,6 +33,9 @@ struct sender_gave_up {};
 /// empty.
 inline constexpr std::size_t streaming_bytes = std::size_t{64} << 20;
 
+/// Of a result that is stored twice, or late.
+inline constexpr std::size_t in_cache = 8 * 1024;
+
 /// Elements of one memory that go to another.
 struct transfer {
   int source = 0;
@@ -178,7 +181,8 @@ class mover {
     const bool streaming = static_cast<std::size_t>(count * size) >= streaming_bytes;
     const bool by_pieces = streaming || targets.size() > 1;
     alignas(64) std::byte in_between[in_cache];
-    // To the peer's buffer first: in place, its lines are read and written at once (see copying.hpp).
+    // To the peer's buffer first: in place, its lines are read and written at once (see
+    // copying.hpp).
     const std::size_t nearest = targets.size() > 1 ? static_cast<std::size_t>(1 - rank_) : 0;
     const std::int64_t chunk =
         chunk_elements(by_pieces ? in_cache : group_.sizes.chunk_bytes, element_bytes);
@@ -201,8 +205,6 @@ class mover {
     counters_.bytes_received += static_cast<std::uint64_t>(count) * element_bytes;
     return true;
   }
-  static constexpr std::size_t in_cache = 8 * 1024;  // of a result that is stored twice, or late
-
   [[nodiscard]] static std::int64_t chunk_elements(std::size_t bytes,
                                                    std::size_t element_bytes) noexcept {
     return static_cast<std::int64_t>(std::max<std::size_t>(1, bytes / element_bytes));

@@ -87,12 +87,11 @@ inline std::vector<int> call::awaited() const {
     if (r == rank_) continue;
     const auto i = static_cast<std::size_t>(r);
     // It owes this rank more of a stream. (What it has written is there, also when it has left.)
-    const auto owes = [&](int part) {
-      const streaming& p = parts_[part];
-      if (!streamed_ || p.in[i].finished()) return false;
-      if (p.in[i].is_open()) return p.in[i].starved();
-      if (part == 0 ? theirs(r).how != form::streams : detail(r).slice_failed) return false;
-      return detail(r).stream_begin[part].load(std::memory_order_seq_cst) == 0;
+    const auto owes = [&] {
+      if (!streamed_ || streams_.in[i].finished()) return false;
+      if (streams_.in[i].is_open()) return streams_.in[i].starved();
+      if (theirs(r).how != form::streams) return false;
+      return detail(r).stream_begin.load(std::memory_order_seq_cst) == 0;
     };
     bool missing = false;
     switch (phase_) {
@@ -102,13 +101,9 @@ inline std::vector<int> call::awaited() const {
         break;
       case phase::agree: missing = (everyone_ || reads_from(r)) && !arrived(r); break;
       case phase::move:
-        missing =
-            (reads_from(r) && owes(0)) || (!parts_[0].all_out() && desk_.streams.waits_for(r));
+        missing = (reads_from(r) && owes()) || (!streams_.all_out() && desk_.streams.waits_for(r));
         break;
-      case phase::slices:
-        missing = direct() ? ticks_of(r) < tick(sequence_, stage::slice_ready)
-                           : owes(1) || desk_.streams.waits_for(r);
-        break;
+      case phase::slices: missing = ticks_of(r) < tick(sequence_, stage::slice_ready); break;
       case phase::verdict: missing = ticks_of(r) < tick(sequence_, stage::consumed); break;
       case phase::drain:
         missing = read_by(r) && ticks_of(r) < tick(sequence_, stage::consumed);

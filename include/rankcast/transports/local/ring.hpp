@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -24,12 +26,16 @@ class kept {
     std::uint64_t end = 0;
     std::uint64_t sequence = 0;
     int reader = all_readers;
+    bool returns = false;  // the readers leave something there for the owner
   };
 
   [[nodiscard]] bool empty() const noexcept { return first_ == next_; }
   [[nodiscard]] bool full() const noexcept { return next_ - first_ == entries_.size(); }
   [[nodiscard]] const entry& front() const noexcept { return entries_[first_ % entries_.size()]; }
   [[nodiscard]] entry& back() noexcept { return entries_[(next_ - 1) % entries_.size()]; }
+  [[nodiscard]] const entry& back() const noexcept {
+    return entries_[(next_ - 1) % entries_.size()];
+  }
   void push(const entry& e) noexcept {
     if (empty()) first_ = next_ = 0;  // the same few lines of memory as long as readers keep up
     entries_[next_++ % entries_.size()] = e;
@@ -200,16 +206,24 @@ class stream_space {
  public:
   stream_space(const group& g, int rank) noexcept : group_(g), rank_(rank) {}
 
-  /// A stream of call `sequence` begins. Its readers find its begin in the slot.
-  std::uint64_t begin(std::uint64_t sequence, int reader) {
+  /// A stream of call `sequence` begins. Its readers find its begin in the slot. `returns`: they
+  /// write into what they have taken, and its room is free when the owner has taken that back.
+  std::uint64_t begin(std::uint64_t sequence, int reader, bool returns) {
     if (!reserved_) {
       group_.house->reserve(group_.lines.stream_offset(rank_), group_.ring_bytes);
       reserved_ = true;
     }
     if (held_.full()) find_tail();  // of calls in flight there are fewer
-    held_.push({written_, written_, sequence, reader});
+    held_.push({written_, written_, sequence, reader, returns});
+    if (returns) back_.assign(static_cast<std::size_t>(group_.size), written_);
     return written_;
   }
+  /// Up to where this rank has taken back what `reader` left, kept by who takes it.
+  [[nodiscard]] std::uint64_t& taken_back(int reader) noexcept {
+    return back_[static_cast<std::size_t>(reader)];
+  }
+  /// This rank does not want what the last stream's readers leave.
+  void expect_nothing_back() noexcept { held_.back().returns = false; }
 
   /// True when `bytes` more fit.
   [[nodiscard]] bool fits(std::uint64_t bytes) noexcept {
@@ -248,12 +262,21 @@ class stream_space {
  private:
   // Up to where rank r needs nothing of an entry.
   [[nodiscard]] std::uint64_t taken(const kept::entry& e, int r) const noexcept {
-    if (r == rank_ || (e.reader != all_readers && e.reader != r)) return e.end;
+    if (r == rank_) return e.returns ? taken_back(e) : e.end;
+    if (e.reader != all_readers && e.reader != r) return e.end;
     if (group_.of(r).ticks.load(std::memory_order_seq_cst) >= tick(e.sequence, stage::consumed)) {
       return e.end;
     }
     const std::uint64_t up_to = group_.lines.pair(rank_, r).taken.load(std::memory_order_seq_cst);
     return std::clamp(up_to, e.begin, e.end);
+  }
+  [[nodiscard]] std::uint64_t taken_back(const kept::entry& e) const noexcept {
+    if (&e != &held_.back()) return e.end;  // its call is over
+    std::uint64_t lowest = e.end;
+    for (int r = 0; r < group_.size; ++r) {
+      if (r != rank_) lowest = std::min(lowest, back_[static_cast<std::size_t>(r)]);
+    }
+    return lowest;
   }
   void find_tail() noexcept {
     for (;;) {
@@ -273,28 +296,32 @@ class stream_space {
   const group& group_;
   int rank_;
   kept held_;
+  std::vector<std::uint64_t> back_;  // by reader
   std::uint64_t written_ = 0;
   std::uint64_t tail_ = 0;
   bool reserved_ = false;
 };
 
-/// The reader's side of a stream from another rank: the bytes that have come, in order.
+/// The reader's side of a stream from another rank: the bytes that have come, in order. Also the
+/// owner's side of what its readers have left there.
 class inflow {
  public:
-  /// `begin`: where it begins in the owner's ring; `sole`: nobody else reads what this rank reads.
+  /// `begin`: where it begins in the owner's ring; `takes`: nobody else reads what this rank reads,
+  /// nor does it write there.
   void open(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin,
-            bool sole) {
-    group_ = &g;
-    sole_ = sole;
-    owner_ = owner;
-    reader_ = reader;
-    plan_ = &plan;
-    round_begin_ = begin;
-    round_ = 0;
-    within_ = 0;
-    consumed_ = 0;
-    end_ = 0;
-    skipped_ = false;
+            bool takes) {
+    open(g, owner, reader, plan, begin);
+    come_ = &g.of(owner).streamed;
+    takes_ = takes;
+    if (finished()) pass_on();
+  }
+  /// What `reader` has left of a stream of this rank, the owner. `back`: of stream_space.
+  void open_back(const group& g, int owner, int reader, const stream_plan& plan,
+                 std::uint64_t begin, std::uint64_t& back) {
+    open(g, owner, reader, plan, begin);
+    come_ = &g.lines.pair(owner, reader).taken;
+    back_ = &back;
+    takes_ = true;
     if (finished()) pass_on();
   }
   [[nodiscard]] bool is_open() const noexcept { return group_ != nullptr; }
@@ -313,38 +340,48 @@ class inflow {
 
   /// True when it cannot go on before the owner writes more.
   [[nodiscard]] bool starved() const noexcept {
-    return !finished() && group_->of(owner_).streamed.load(std::memory_order_seq_cst) <=
-                              round_begin_ + plan_->offset_of(reader_, round_) + within_;
+    return !finished() && come_->load(std::memory_order_seq_cst) <= position();
   }
 
   /// What can be read in one piece now; empty when nothing has come.
   [[nodiscard]] std::span<const std::byte> front() noexcept {
     if (finished()) return {};
     const std::uint64_t bytes = plan_->bytes_of(reader_, round_);
-    const std::uint64_t at = round_begin_ + plan_->offset_of(reader_, round_) + within_;
-    // The owner says so for each piece, or at the end of its round.
-    if (end_ < at + 1) end_ = group_->of(owner_).streamed.load(std::memory_order_seq_cst);
+    const std::uint64_t at = position();
+    // The writer says so for each piece, or at the end of its round.
+    if (end_ < at + 1) end_ = come_->load(std::memory_order_seq_cst);
     if (end_ <= at) return {};
     const std::uint64_t size = group_->ring_bytes;
     const std::uint64_t n = std::min({bytes - within_, end_ - at, size - at % size});
-    return {here(), static_cast<std::size_t>(n)};
+    return {place(), static_cast<std::size_t>(n)};
+  }
+  /// Where that is, for who leaves something there.
+  [[nodiscard]] std::byte* place() const noexcept {
+    return group_->lines.stream_ring(owner_) + position() % group_->ring_bytes;
   }
   /// The first `n` bytes of what can be read are not needed any more.
   void pop(std::size_t n) {
-    if (sole_) take_lines(here(), n);
+    if (takes_) take_lines(place(), n);
     pass(n);
   }
   /// Copies them first.
   void pop_to(std::byte* to, std::size_t n) {
-    if (sole_) copy_and_take(to, here(), n);
-    else std::memcpy(to, here(), n);
+    if (takes_) copy_and_take(to, place(), n);
+    else std::memcpy(to, place(), n);
     pass(n);
   }
 
  private:
-  [[nodiscard]] std::byte* here() const noexcept {
-    const std::uint64_t at = round_begin_ + plan_->offset_of(reader_, round_) + within_;
-    return group_->lines.stream_ring(owner_) + at % group_->ring_bytes;
+  void open(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin) {
+    *this = inflow{};
+    group_ = &g;
+    owner_ = owner;
+    reader_ = reader;
+    plan_ = &plan;
+    round_begin_ = begin;
+  }
+  [[nodiscard]] std::uint64_t position() const noexcept {
+    return round_begin_ + plan_->offset_of(reader_, round_) + within_;
   }
   void pass(std::size_t n) {
     consumed_ += n;
@@ -365,6 +402,10 @@ class inflow {
     tell(round_begin_);
   }
   void tell(std::uint64_t up_to) noexcept {
+    if (back_ != nullptr) {
+      *back_ = up_to;
+      return;
+    }
     group_->lines.pair(owner_, reader_).taken.store(up_to, std::memory_order_seq_cst);
     group_->ring(owner_);
   }
@@ -373,13 +414,15 @@ class inflow {
   int owner_ = 0;
   int reader_ = 0;
   const stream_plan* plan_ = nullptr;
+  const std::atomic<std::uint64_t>* come_ = nullptr;  // up to where there is something
+  std::uint64_t* back_ = nullptr;                     // where it is said, if to nobody else
   std::uint64_t round_begin_ = 0;
   std::uint64_t round_ = 0;
   std::uint64_t within_ = 0;
   std::uint64_t consumed_ = 0;
   std::uint64_t end_ = 0;
   bool skipped_ = false;
-  bool sole_ = false;
+  bool takes_ = false;
 };
 
 }  // namespace rankcast::inline v0::local

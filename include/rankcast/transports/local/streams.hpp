@@ -39,32 +39,36 @@ class streamed_segments final : public segment_reader {
 
 inline void call::begin_streams() {
   streamed_ = true;
-  for (streaming& p : parts_) {
-    p.begun = false;
-    p.round = 0;
-    p.in.resize(static_cast<std::size_t>(group_.size));
-    p.plans.resize(static_cast<std::size_t>(group_.size));
-    for (inflow& f : p.in) f.close();
-  }
+  const auto n = static_cast<std::size_t>(group_.size);
+  streams_.begun = false;
+  streams_.round = 0;
+  streams_.in.assign(n, {});
+  streams_.back.assign(n, {});
+  streams_.plans.resize(n);
   folded_ = 0;
   next_source_ = 0;
   intake_.clear();
   out_.clear();
   if (own_slot().how != form::streams) return;
   for (const message& m : messages_) out_.emplace_back(m);
-  begin_stream(0);
+  begin_stream();
 }
 
-inline void call::begin_stream(int part) {
-  streaming& p = parts_[part];
-  p.plan = plan_of(rank_, part);
-  p.begun = true;
-  const std::uint64_t begin = desk_.streams.begin(sequence_, part == 0 ? reader() : all_readers);
-  own_detail().stream_begin[part].store(begin + 1, std::memory_order_seq_cst);
+inline void call::begin_stream() {
+  streaming& s = streams_;
+  s.plan = plan_of(rank_);
+  s.begun = true;
+  const std::uint64_t begin = desk_.streams.begin(sequence_, reader(), slices_follow());
+  for (int r = 0; r < group_.size && slices_follow(); ++r) {
+    if (r == rank_) continue;
+    s.back[static_cast<std::size_t>(r)].open_back(group_, rank_, r, s.plan, begin,
+                                                  desk_.streams.taken_back(r));
+  }
+  own_detail().stream_begin.store(begin + 1, std::memory_order_seq_cst);
   group_.ring_others(rank_);
 }
 
-inline stream_plan call::plan_of(int owner, int part) const {
+inline stream_plan call::plan_of(int owner) const {
   const int n = group_.size;
   const std::uint64_t element_bytes = size_of(op_->type);
   const auto to_all = [&](std::uint64_t bytes) {
@@ -76,10 +80,6 @@ inline stream_plan call::plan_of(int owner, int part) const {
     return stream_plan(owner, n, piece_bytes(group_, n - 1, most), share);
   };
   const std::uint64_t bytes = theirs(owner).bytes;
-  if (part == 1) {
-    return to_all(static_cast<std::uint64_t>(partition(op_->receive.elements(), n, owner).count) *
-                  element_bytes);
-  }
   if (message_) {
     if (!one_each()) return to_all(bytes);
     const std::int64_t* sizes = group_.lines.counts(owner, sequence_);
@@ -96,19 +96,15 @@ inline stream_plan call::plan_of(int owner, int part) const {
     case opcode::all_to_all: return blocks(counts_of(group_, owner, sequence_));
     case opcode::reduce_scatter: return blocks(op_->counts);
     case opcode::all_reduce:
-      if (slices_follow()) {
-        return to_each([&](int r) {
-          return static_cast<std::uint64_t>(partition(elements, n, r).count) * element_bytes;
-        });
-      }
-      return to_all(bytes);
+      return to_each([&](int r) {
+        return static_cast<std::uint64_t>(partition(elements, n, r).count) * element_bytes;
+      });
     default: return to_all(bytes);
   }
 }
 
 // Bytes of the stream to `reader`, from `first` on.
-inline void call::fill(int part, int reader, std::uint64_t first, std::span<std::byte> to,
-                       bool ahead) {
+inline void call::fill(int reader, std::uint64_t first, std::span<std::byte> to, bool ahead) {
   if (!out_.empty()) {
     out_[one_each() ? static_cast<std::size_t>(reader) : 0].read(to);
     return;
@@ -117,10 +113,7 @@ inline void call::fill(int part, int reader, std::uint64_t first, std::span<std:
   const int n = group_.size;
   buffer from = op_->send;
   std::int64_t begin = 0;
-  if (part == 1) {
-    from = op_->receive;
-    begin = partition(from.elements(), n, rank_).first;
-  } else if (!parts_[0].plan.common()) {
+  if (!streams_.plan.common()) {
     begin = slices_follow() ? partition(from.elements(), n, reader).first
                             : block_of(op_->counts, from.elements(), reader, n).first;
   }
@@ -131,11 +124,12 @@ inline void call::fill(int part, int reader, std::uint64_t first, std::span<std:
   }
   copy_to(to.data(), from, begin + static_cast<std::int64_t>(first / element_bytes),
           static_cast<std::int64_t>(to.size() / element_bytes),
-          has_one_reader(parts_[part].plan, part) ? nullptr : &desk_.stream_filler, ahead);
+          has_one_reader(streams_.plan) ? nullptr : &desk_.stream_filler, ahead);
 }
 
-inline bool call::pump(int part) {
-  streaming& p = parts_[part];
+inline bool call::pump() {
+  if (!streamed_ || (phase_ != phase::move && phase_ != phase::slices)) return false;
+  streaming& p = streams_;
   bool went_on = false;
   // At most a ring at a time: a reader that empties it meanwhile would keep this rank for ever.
   const std::uint64_t until = desk_.streams.written() + group_.ring_bytes;
@@ -149,7 +143,7 @@ inline bool call::pump(int part) {
       std::uint64_t first = p.round * p.plan.piece();
       for (std::uint64_t left = p.plan.bytes_of(reader, p.round); left > 0;) {
         const std::span<std::byte> place = desk_.streams.at(at, left);
-        fill(part, reader, first, place, ahead);
+        fill(reader, first, place, ahead);
         at += place.size();
         first += place.size();
         left -= place.size();
@@ -170,52 +164,64 @@ inline bool call::pump(int part) {
   return went_on;
 }
 
-inline bool call::pump() {
-  if (!streamed_) return false;
-  if (phase_ == phase::move) return pump(0);
-  return phase_ == phase::slices && pump(1);
-}
-
 inline call::moved call::move_streams() {
   if (!moves_data(op_->code)) return moved::all;
   if (nothing_streams() && !slices_follow()) {
     if (failure == nullptr) attempt([&] { return move_direct() == moved::all; });
     return moved::all;
   }
-  pump(0);
+  pump();
   bool taken = failure != nullptr;
   if (!taken) {
     taken = attempt([&] { return take_streams(); });
-    pump(0);
+    pump();
   }
   if (failure != nullptr) {
     skip_streams();
     taken = true;
   }
-  if (!taken || !parts_[0].all_out()) return moved::not_yet;
-  if (!slices_follow() || (failure != nullptr && !own_failure_)) return moved::all;
-  if (failure == nullptr) begin_stream(1);
-  return moved::own_slice;
+  if (slices_follow()) {
+    take_back();
+    if (taken && (failure == nullptr || own_failure_)) return moved::own_slice;
+  }
+  return taken && streams_.all_out() ? moved::all : moved::not_yet;
 }
 
 // What others stream to this rank is passed over, so that they get on.
 inline void call::skip_streams() {
   for (int r = 0; r < group_.size; ++r) {
     if (r == rank_ || !reads_from(r) || !arrived(r) || theirs(r).how != form::streams) continue;
-    if (inflow* f = inflow_from(r, 0)) f->skip();
+    if (inflow* f = inflow_from(r)) f->skip();
   }
 }
 
+// The slices that others have folded and left in our ring. True when all are here.
+inline bool call::take_back() {
+  if (!streams_.begun) return true;
+  if (failure != nullptr) {
+    desk_.streams.expect_nothing_back();
+    return true;
+  }
+  bool finished = true;
+  for (int r = 0; r < group_.size; ++r) {
+    if (r == rank_) continue;
+    inflow& f = streams_.back[static_cast<std::size_t>(r)];
+    const std::int64_t to = partition(op_->receive.elements(), group_.size, r).first;
+    finished = take(f, to) && finished;
+  }
+  return finished;
+}
+
 // The stream of a rank, once it has begun.
-inline inflow* call::inflow_from(int source, int part) {
+inline inflow* call::inflow_from(int source) {
   const auto i = static_cast<std::size_t>(source);
-  inflow& f = parts_[part].in[i];
+  inflow& f = streams_.in[i];
   if (f.is_open()) return &f;
-  const std::uint64_t begin = detail(source).stream_begin[part].load(std::memory_order_seq_cst);
+  const std::uint64_t begin = detail(source).stream_begin.load(std::memory_order_seq_cst);
   if (begin == 0) return nullptr;
-  parts_[part].plans[i] = plan_of(source, part);
-  f.open(group_, source, rank_, parts_[part].plans[i], begin - 1,
-         has_one_reader(parts_[part].plans[i], part));
+  streams_.plans[i] = plan_of(source);
+  f.open(group_, source, rank_, streams_.plans[i], begin - 1,
+         has_one_reader(streams_.plans[i]) && !slices_follow());
   return &f;
 }
 
@@ -225,8 +231,9 @@ inline bool call::take_streams() {
   const int n = group_.size;
   const std::int64_t all = op_->receive.elements();
   switch (op_->code) {
-    case opcode::broadcast: return at_root() || take(op_->root, 0, 0);
-    case opcode::scatter: return at_root() || !op_->receive.given || take(op_->root, 0, 0);
+    case opcode::broadcast: return at_root() || take(op_->root, std::int64_t{0});
+    case opcode::scatter:
+      return at_root() || !op_->receive.given || take(op_->root, std::int64_t{0});
     case opcode::gather: return !at_root() || take_blocks(op_->counts);
     case opcode::all_gather:
     case opcode::split: return take_blocks(op_->counts);
@@ -237,7 +244,6 @@ inline bool call::take_streams() {
       return fold_streams(0, b.first, b.count);
     }
     case opcode::all_reduce: {
-      if (!slices_follow()) return fold_streams(0, 0, all);
       const slice s = partition(all, n, rank_);
       return fold_streams(s.first, s.first, s.count);
     }
@@ -247,7 +253,7 @@ inline bool call::take_streams() {
 
 // From the send to the receive buffer, once.
 inline void call::copy_own_block() {
-  inflow& own = parts_[0].in[static_cast<std::size_t>(rank_)];
+  inflow& own = streams_.in[static_cast<std::size_t>(rank_)];
   if (own.finished()) return;
   own.skip();
   if (!op_->send.given || !op_->receive.given) return;
@@ -284,121 +290,126 @@ inline bool call::take_blocks(std::span<const std::int64_t> counts) {
   for (int i = 1; i < group_.size; ++i) {
     const int r = (rank_ + i) % group_.size;
     const block b = block_of(counts, op_->receive.elements(), r, group_.size);
-    finished = take(r, 0, b.first) && finished;
+    finished = take(r, b.first) && finished;
   }
   return finished;
 }
 
 // As much as has come of what `source` has for this rank.
-inline bool call::take(int source, int part, std::int64_t to_first) {
-  const std::size_t element_bytes = size_of(op_->type);
-  const auto put = [&](const std::byte* data, std::int64_t first, std::int64_t count) {
-    copy_elements(op_->receive.address, op_->receive.elements_layout, first, data,
-                  layout::flat(count), 0, count, element_bytes);
-    desk_.counters.bytes_received += static_cast<std::size_t>(count) * element_bytes;
-  };
-  const bool flat = op_->receive.elements_layout.is_contiguous();
-  if (part == 0 && theirs(source).how != form::streams) {
-    inflow& f = parts_[0].in[static_cast<std::size_t>(source)];
-    if (f.finished()) return true;
-    f.skip();
-    if (!near(theirs(source))) return true;  // it gives nothing
-    block b{0, static_cast<std::int64_t>(theirs(source).bytes / element_bytes)};
-    if (op_->code == opcode::all_to_all) {
-      b = block_of(counts_of(group_, source, sequence_), b.count, rank_, group_.size);
-    } else if (op_->code == opcode::scatter) {
-      b = share_of_scatter();
-    }
-    if (b.count != 0) {
-      put(data_on_board(group_, source, theirs(source)) +
-              static_cast<std::size_t>(b.first) * element_bytes,
-          to_first, b.count);
-    }
-    return true;
+inline bool call::take(int source, std::int64_t to_first) {
+  if (theirs(source).how == form::streams) {
+    inflow* f = inflow_from(source);
+    return f != nullptr && take(*f, to_first);
   }
-  inflow* f = inflow_from(source, part);
-  if (f == nullptr) return false;
-  for (auto front = f->front(); !front.empty(); front = f->front()) {
-    const std::int64_t at = to_first + static_cast<std::int64_t>(f->consumed() / element_bytes);
+  inflow& f = streams_.in[static_cast<std::size_t>(source)];
+  if (f.finished()) return true;
+  f.skip();
+  if (!near(theirs(source))) return true;  // it gives nothing
+  block b{0, static_cast<std::int64_t>(theirs(source).bytes / element_bytes_)};
+  if (op_->code == opcode::all_to_all) {
+    b = block_of(counts_of(group_, source, sequence_), b.count, rank_, group_.size);
+  } else if (op_->code == opcode::scatter) {
+    b = share_of_scatter();
+  }
+  if (b.count != 0) {
+    copy_elements(op_->receive.address, op_->receive.elements_layout, to_first,
+                  data_on_board(group_, source, theirs(source)) +
+                      static_cast<std::size_t>(b.first) * element_bytes_,
+                  layout::flat(b.count), 0, b.count, element_bytes_);
+    desk_.counters.bytes_received += static_cast<std::size_t>(b.count) * element_bytes_;
+  }
+  return true;
+}
+inline bool call::take(inflow& f, std::int64_t to_first) {
+  const bool flat = op_->receive.elements_layout.is_contiguous();
+  for (auto front = f.front(); !front.empty(); front = f.front()) {
+    const std::int64_t at = to_first + static_cast<std::int64_t>(f.consumed() / element_bytes_);
     if (flat) {
-      f->pop_to(op_->receive.address + at * static_cast<std::int64_t>(element_bytes), front.size());
-      desk_.counters.bytes_received += front.size();
+      f.pop_to(op_->receive.address + at * static_cast<std::int64_t>(element_bytes_), front.size());
     } else {
-      put(front.data(), at, static_cast<std::int64_t>(front.size() / element_bytes));
-      f->pop(front.size());
+      const auto count = static_cast<std::int64_t>(front.size() / element_bytes_);
+      copy_elements(op_->receive.address, op_->receive.elements_layout, at, front.data(),
+                    layout::flat(count), 0, count, element_bytes_);
+      f.pop(front.size());
     }
+    desk_.counters.bytes_received += front.size();
     pump();
   }
-  return f->finished();
+  return f.finished();
 }
 
-// `n` elements that have come of all ranks, in rank order.
+// `n` elements that have come of all ranks, in rank order. Of a slice of all_reduce, the result is
+// also left where the others' values stood.
 inline void call::fold_pieces(accumulator& sum, std::int64_t to_first, std::int64_t first,
                               std::int64_t n) {
-  const std::size_t element_bytes = size_of(op_->type);
+  const layout flat = layout::flat(n);
+  const auto from = [&](int r) { return streams_.in[static_cast<std::size_t>(r)].place(); };
   for (int r = 0; r < group_.size; ++r) {
     if (r == rank_) {
       sum.add(r == 0, op_->send.address, op_->send.elements_layout, first + folded_, n,
-              element_bytes);
+              element_bytes_);
     } else {
-      sum.add(r == 0, parts_[0].in[static_cast<std::size_t>(r)].front().data(), layout::flat(n), 0,
-              n, element_bytes);
+      sum.add(r == 0, from(r), flat, 0, n, element_bytes_);
     }
   }
   sum.store(op_->receive.address, op_->receive.elements_layout, to_first + folded_, n,
-            element_bytes);
+            element_bytes_);
+  for (int r = 0; r < group_.size && slices_follow(); ++r) {
+    if (r != rank_) sum.store(from(r), flat, 0, n, element_bytes_);
+  }
+}
+// Two ranks' values that lie in one piece each are combined as they are; what is left for the other
+// one is written where its value was read a moment ago (see copying.hpp).
+inline void call::combine_pieces(std::int64_t to_first, std::int64_t first, std::int64_t n) {
+  const auto size = static_cast<std::int64_t>(element_bytes_);
+  const std::byte* const own = op_->send.address + (first + folded_) * size;
+  std::byte* const other = streams_.in[static_cast<std::size_t>(1 - rank_)].place();
+  std::byte* const result = op_->receive.address + (to_first + folded_) * size;
+  std::byte* const at_once = slices_follow() ? other : result;
+  op_->reduction.combine(at_once, rank_ == 0 ? own : other, rank_ == 0 ? other : own, n,
+                         op_->reduction.callable);
+  if (at_once != result) std::memcpy(result, at_once, static_cast<std::size_t>(n * size));
 }
 
 // Folds as many elements as have come of all ranks.
 inline bool call::fold_streams(std::int64_t to_first, std::int64_t first, std::int64_t count) {
-  const std::size_t element_bytes = size_of(op_->type);
-  std::vector<inflow>& in = parts_[0].in;
   const auto come = [&] {
     std::int64_t n = count - folded_;
-    // Our own values have to be in the ring before the result is written over them.
-    if (parts_[0].begun && parts_[0].plan.common()) {
-      const std::uint64_t out = parts_[0].round * parts_[0].plan.piece() / element_bytes;
-      n = std::min(n, static_cast<std::int64_t>(out) - folded_);
-    }
     for (int r = 0; r < group_.size; ++r) {
       if (r == rank_) continue;
-      inflow* f = inflow_from(r, 0);  // also where nothing comes: it says so to the sender
+      inflow* f = inflow_from(r);  // also where nothing comes: it says so to the sender
       n = f == nullptr ? 0
-                       : std::min(n, static_cast<std::int64_t>(f->front().size() / element_bytes));
+                       : std::min(n, static_cast<std::int64_t>(f->front().size() / element_bytes_));
     }
     return n;
   };
-  // Two ranks' values in one piece are combined as they are.
   const bool two = group_.size == 2 && op_->send.elements_layout.is_contiguous() &&
                    op_->receive.elements_layout.is_contiguous();
   accumulator sum(op_->reduction);
+  const auto most = two ? static_cast<std::int64_t>(in_cache / element_bytes_) : sum.capacity();
   for (std::int64_t ready = come(); ready > 0; ready = come()) {
-    const std::int64_t n = two ? ready : std::min(ready, sum.capacity());
-    if (two) {
-      const auto size = static_cast<std::int64_t>(element_bytes);
-      const std::byte* const own = op_->send.address + (first + folded_) * size;
-      const std::byte* const other = in[static_cast<std::size_t>(1 - rank_)].front().data();
-      op_->reduction.combine(op_->receive.address + (to_first + folded_) * size,
-                             rank_ == 0 ? own : other, rank_ == 0 ? other : own, n,
-                             op_->reduction.callable);
-    } else {
-      fold_pieces(sum, to_first, first, n);
-    }
+    const std::int64_t n = std::min(ready, most);
+    if (two) combine_pieces(to_first, first, n);
+    else fold_pieces(sum, to_first, first, n);
     for (int r = 0; r < group_.size; ++r) {
       if (r == rank_) continue;
-      in[static_cast<std::size_t>(r)].pop(static_cast<std::size_t>(n) * element_bytes);
-      desk_.counters.bytes_received += static_cast<std::uint64_t>(n) * element_bytes;
+      streams_.in[static_cast<std::size_t>(r)].pop(static_cast<std::size_t>(n) * element_bytes_);
+      desk_.counters.bytes_received += static_cast<std::uint64_t>(n) * element_bytes_;
     }
     folded_ += n;
-    pump(0);
+    pump();
   }
   return folded_ == count;
 }
 
-// All have stored their slices where everybody reads them, or say why not.
+// All have folded their slices, or say why not.
 inline bool call::collect_slices() {
-  if (!direct() && failure == nullptr) pump(1);
   bool finished = true;
+  if (!direct()) {
+    pump();
+    finished = take_back();
+    finished = streams_.all_out() && finished;
+  }
   for (int r = 0; r < group_.size; ++r) {
     if (r == rank_) continue;
     if (ticks_of(r) < tick(sequence_, stage::slice_ready)) {
@@ -406,21 +417,17 @@ inline bool call::collect_slices() {
       continue;
     }
     const detail_of_call& d = detail(r);
-    if (d.slice_failed) {
-      if (failure == nullptr) {
-        failure = std::make_exception_ptr(remote_error(
-            text() + ": rank " + std::to_string(r) + " failed: " + get_text(d.text), r));
-      }
-    } else if (!direct()) {
-      const slice s = partition(op_->receive.elements(), group_.size, r);
-      finished = take(r, 1, s.first) && finished;
+    if (d.slice_failed && failure == nullptr) {
+      failure = std::make_exception_ptr(
+          remote_error(text() + ": rank " + std::to_string(r) + " failed: " + get_text(d.text), r));
+      finished = false;  // nothing more is taken back
     }
   }
-  if (!finished || (!direct() && !parts_[1].all_out())) return false;
+  if (!finished) return false;
   if (direct() && failure == nullptr) {  // the others have written their slices here
     const std::int64_t own = partition(op_->receive.elements(), group_.size, rank_).count;
     desk_.counters.bytes_received +=
-        static_cast<std::uint64_t>(op_->receive.elements() - own) * size_of(op_->type);
+        static_cast<std::uint64_t>(op_->receive.elements() - own) * element_bytes_;
   }
   if (direct()) borrowed_ = false;  // all have read what they need of it
   return true;
@@ -435,7 +442,7 @@ inline bool call::receive_streamed_messages() {
       decode_near(from);
       continue;
     }
-    inflow* f = inflow_from(from, 0);
+    inflow* f = inflow_from(from);
     if (f == nullptr) return false;
     while (!intake_.complete()) {
       const auto front = f->front();
