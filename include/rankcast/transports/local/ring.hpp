@@ -213,7 +213,11 @@ class stream_space {
       group_.house->reserve(group_.lines.stream_offset(rank_), group_.ring_bytes);
       reserved_ = true;
     }
-    if (held_.full()) find_tail();  // of calls in flight there are fewer
+    find_tail();
+    if (tail_ == written_) {  // back to what is still in the cache
+      const std::uint64_t size = group_.ring_bytes;
+      tail_ = written_ = (written_ + size - 1) / size * size;
+    }
     held_.push({written_, written_, sequence, reader, returns});
     if (returns) back_.assign(static_cast<std::size_t>(group_.size), written_);
     return written_;
