@@ -9,7 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-PEERS = ["openmpi", "mpich", "boost_mpi", "gloo", "torch", "mpi4py", "ring", "ring_past"]
+PEERS = ["openmpi", "mpich", "boost_mpi", "gloo", "torch", "mpi4py", "ring", "ring_read"]
 SLICE_LIMIT = 120  # seconds; a driver that takes longer hangs
 
 
@@ -117,7 +117,7 @@ def find(build, source, ranks):
         if program(f"peer_{name}"):
             found.append(Driver(name, [program(f"peer_{name}")], launcher=_mpirun(kind, ranks)))
     if program("peer_bare_ring") and ranks == 2:
-        for name, way in (("ring", "cached"), ("ring_past", "past")):
+        for name, way in (("ring", "taken"), ("ring_read", "read")):
             found.append(Driver(name, [program("peer_bare_ring"), "--transport", way]))
     if program("peer_gloo"):
         found.append(Driver("gloo", [program("peer_gloo")], processes=True))

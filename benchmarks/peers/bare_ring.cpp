@@ -1,7 +1,9 @@
 // No library: what two copies cost, into a ring of pieces and out of it, one while the next is
 // made, and nothing else. Ranks that cannot read each other's memory have to make both, so this is
-// their floor. `--transport cached` writes the ring through the caches, `past` past them.
+// their floor. With `--transport taken` the reader takes the ring's lines as it reads them (see
+// local/copying.hpp), with `read` it only reads them.
 // Broadcasts of two ranks, here threads.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
@@ -14,31 +16,40 @@
 namespace {
 
 struct ring {
-  static constexpr std::size_t piece = 16 * 1024;
-  static constexpr std::size_t size = 16 * piece;
+  static constexpr std::size_t piece = 64 * 1024;
+  static constexpr std::size_t line = 64;
+  static constexpr std::size_t size = 4 * piece;
 
   alignas(128) std::atomic<std::size_t> written{0};
   alignas(128) std::atomic<std::size_t> read{0};
   alignas(4096) std::byte bytes[size];
 
-  void put(std::span<const float> values, bool past_caches) {
+  // Of few bytes a piece is a quarter, so that they overlap, too.
+  [[nodiscard]] static std::size_t step(std::size_t all) {
+    return std::clamp(all / 4, line, piece);
+  }
+
+  void put(std::span<const float> values) {
     const auto from = std::as_bytes(values);
-    for (std::size_t done = 0; done < from.size(); done += piece) {
+    for (std::size_t done = 0; done < from.size();) {
       const std::size_t at = written.load(std::memory_order_relaxed);
-      while (at + piece - read.load(std::memory_order_acquire) > size) bench::relax();
-      const std::size_t n = std::min(piece, from.size() - done);
-      if (past_caches) rankcast::local::copy_streaming(bytes + at % size, from.data() + done, n);
-      else std::memcpy(bytes + at % size, from.data() + done, n);
-      written.store(at + piece, std::memory_order_release);
+      const std::size_t n = std::min({step(from.size()), from.size() - done, size - at % size});
+      while (at + n - read.load(std::memory_order_acquire) > size) bench::relax();
+      rankcast::local::copy_to_taker(bytes + at % size, from.data() + done, n);
+      written.store(at + n, std::memory_order_release);
+      done += n;
     }
   }
-  void take(std::span<float> values) {
+  void take(std::span<float> values, bool takes) {
     const auto to = std::as_writable_bytes(values);
-    for (std::size_t done = 0; done < to.size(); done += piece) {
+    for (std::size_t done = 0; done < to.size();) {
       const std::size_t at = read.load(std::memory_order_relaxed);
-      while (written.load(std::memory_order_acquire) == at) bench::relax();
-      std::memcpy(to.data() + done, bytes + at % size, std::min(piece, to.size() - done));
-      read.store(at + piece, std::memory_order_release);
+      const std::size_t n = std::min({step(to.size()), to.size() - done, size - at % size});
+      while (written.load(std::memory_order_acquire) < at + n) bench::relax();
+      if (takes) rankcast::local::copy_and_take(to.data() + done, bytes + at % size, n);
+      else std::memcpy(to.data() + done, bytes + at % size, n);
+      read.store(at + n, std::memory_order_release);
+      done += n;
     }
   }
 };
@@ -52,8 +63,8 @@ void measure_rank(ring& shared, int rank, const bench::command& given) {
         here, given, p,
         [&](int i) { rank == 0 ? bench::fill(values, 0, i) : bench::spoil(values); },
         [&] {
-          if (rank == 0) shared.put(values, given.transport == "past");
-          else shared.take(values);
+          if (rank == 0) shared.put(values);
+          else shared.take(values, given.transport == "taken");
         },
         [&](int i) { bench::expect(values, 0, i); });
   });

@@ -29,11 +29,10 @@ namespace rankcast::inline v0::local {
 /// Likewise, when the sender of a letter withdraws it while it is read.
 struct sender_gave_up {};
 
-/// From here on what a rank copies or folds is written past the caches, which it would only sweep
-/// empty.
+/// From here on what a rank copies is written past the caches, which it would only sweep empty.
 inline constexpr std::size_t streaming_bytes = std::size_t{64} << 20;
 
-/// Of a result that is stored twice, or late.
+/// Of a result that is stored twice.
 inline constexpr std::size_t in_cache = 8 * 1024;
 
 /// Elements of one memory that go to another.
@@ -178,27 +177,19 @@ class mover {
       if (!t.where->is_contiguous()) return false;
     }
     const auto size = static_cast<std::int64_t>(element_bytes);
-    const bool streaming = static_cast<std::size_t>(count * size) >= streaming_bytes;
-    const bool by_pieces = streaming || targets.size() > 1;
-    alignas(64) std::byte in_between[in_cache];
-    // To the peer's buffer first: in place, its lines are read and written at once (see
-    // copying.hpp).
-    const std::size_t nearest = targets.size() > 1 ? static_cast<std::size_t>(1 - rank_) : 0;
+    // To the peer's buffer first: in place, its lines are read and written at once (see copying.hpp).
+    const place& nearest = targets[targets.size() > 1 ? static_cast<std::size_t>(1 - rank_) : 0];
     const std::int64_t chunk =
-        chunk_elements(by_pieces ? in_cache : group_.sizes.chunk_bytes, element_bytes);
+        chunk_elements(targets.size() > 1 ? in_cache : group_.sizes.chunk_bytes, element_bytes);
     for (std::int64_t done = 0; done < count; done += chunk) {
       const std::int64_t n = std::min(chunk, count - done);
       guarded([&] {
-        std::byte* const result =
-            streaming ? in_between : targets[nearest].data + (to_first + done) * size;
+        std::byte* const result = nearest.data + (to_first + done) * size;
         r.combine(result, source(0).data + (first + done) * size,
                   source(1).data + (first + done) * size, n, r.callable);
         for (const place& t : targets) {
           std::byte* const to = t.data + (to_first + done) * size;
-          if (to == result) continue;
-          const auto bytes = static_cast<std::size_t>(n * size);
-          if (streaming) copy_streaming(to, result, bytes);
-          else std::memcpy(to, result, bytes);
+          if (to != result) std::memcpy(to, result, static_cast<std::size_t>(n * size));
         }
       });
     }
