@@ -49,7 +49,10 @@ inline bool call::run_small(operation& op, std::uint64_t sequence, int looks) {
     mine.publish(head, sequence);
     shown = true;
     tell_details(head);
-    for (int i = 0; i < looks && !(agreed = needed_arrived()); ++i) relax_cpu();
+    for (int i = 0; i < looks && !(agreed = needed_arrived()); ++i) {
+      if (group_.spin_limit > 0) relax_cpu();
+      else sched_yield();
+    }
     agreed =
         agreed && plainly_agreed(true) &&
         (!moves_data(op.code) || all_awaited([&](int r) { return theirs(r).how == form::here; }));

@@ -81,7 +81,7 @@ class alignas(apart) local_transport final : public transport, private waiter {
     if (!quick) op.start_clock();
     const std::uint64_t sequence = next_sequence_++;
     if (!quick || !blocking_.is_small(op)) blocking_.begin(op, sequence);
-    else if (blocking_.run_small(op, sequence, group_->spin_limit > 0 ? eager_looks : 1)) return;
+    else if (blocking_.run_small(op, sequence, group_->spin_limit > 0 ? eager_looks : eager_yields)) return;
     if (message) calls_.push_back({&blocking_, nullptr});  // its decoder may wait, and pump
     if (run_at_once()) {
       calls_.clear();  // it was the only one
@@ -242,6 +242,7 @@ class alignas(apart) local_transport final : public transport, private waiter {
 
   static constexpr int yields = 50;
   static constexpr int eager_looks = 100;  // without a pause between them
+  static constexpr int eager_yields = 10;  // where there are more ranks than CPUs
   static constexpr std::size_t quick_bytes = 64 * 1024;
   static constexpr std::chrono::milliseconds coarse_limit{100};
   static constexpr std::chrono::milliseconds watch{40};  // between looks at peers' processes
