@@ -189,8 +189,8 @@ struct shared_copy {
   std::int64_t chunk;  // elements
   std::uint32_t chunks;
   std::uint32_t element_bytes;
-  bool flat;       // both sides lie in one piece: all there is to know stands in this line
-  bool streaming;  // past the caches
+  bool flat;  // both sides lie in one piece: all there is to know stands in this line
+  bool past_caches;
   alignas(64) std::int64_t from_first;
   std::int64_t to_first;
   layout from_layout;

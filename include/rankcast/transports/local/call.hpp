@@ -284,6 +284,7 @@ class call final : public flight {
   // --- data (direct.hpp, streams.hpp) ---
 
   enum class moved { all, own_slice, not_yet };
+  [[nodiscard]] std::size_t footprint() const noexcept;
   moved move_direct();
   moved move_streams();
   bool collect_slices();

@@ -35,7 +35,12 @@ inline constexpr std::size_t line_bytes = 64;
   return (line - reinterpret_cast<std::uintptr_t>(at) % line) % line;
 }
 
-/// One line's bytes; neither side need begin on a line.
+/// Where a copy goes: through the caches, or past them where the processor can. What has gone past
+/// them is seen before what is said of it after `end_of_copy`.
+enum class way { cached, past };
+
+/// One line's bytes, which need not begin on a line; past the caches, `to` at a multiple of 16.
+template <way Way>
 inline void copy_line(std::byte* to, const std::byte* from) noexcept {
 #if defined(__SSE2__)
   const auto* in = reinterpret_cast<const __m128i*>(from);
@@ -44,37 +49,39 @@ inline void copy_line(std::byte* to, const std::byte* from) noexcept {
   const __m128i b = _mm_loadu_si128(in + 1);
   const __m128i c = _mm_loadu_si128(in + 2);
   const __m128i d = _mm_loadu_si128(in + 3);
-  _mm_storeu_si128(out, a);
-  _mm_storeu_si128(out + 1, b);
-  _mm_storeu_si128(out + 2, c);
-  _mm_storeu_si128(out + 3, d);
+  if constexpr (Way == way::past) {
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  } else {
+    _mm_storeu_si128(out, a);
+    _mm_storeu_si128(out + 1, b);
+    _mm_storeu_si128(out + 2, c);
+    _mm_storeu_si128(out + 3, d);
+  }
 #else
   std::memcpy(to, from, line_bytes);
 #endif
 }
-
-/// Copies past the caches where the processor can.
-inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+template <way Way>
+inline void end_of_copy() noexcept {
 #if defined(__SSE2__)
+  if constexpr (Way == way::past) _mm_sfence();
+#endif
+}
+
+/// As memcpy, past the caches.
+inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   const std::size_t head = std::min(bytes, bytes_to_line(to, 16));
   std::memcpy(to, from, head);
   to += head;
   from += head;
   bytes -= head;
   for (; bytes >= line_bytes; bytes -= line_bytes, to += line_bytes, from += line_bytes) {
-    const auto* in = reinterpret_cast<const __m128i*>(from);
-    auto* out = reinterpret_cast<__m128i*>(to);
-    const __m128i a = _mm_loadu_si128(in);
-    const __m128i b = _mm_loadu_si128(in + 1);
-    const __m128i c = _mm_loadu_si128(in + 2);
-    const __m128i d = _mm_loadu_si128(in + 3);
-    _mm_stream_si128(out, a);
-    _mm_stream_si128(out + 1, b);
-    _mm_stream_si128(out + 2, c);
-    _mm_stream_si128(out + 3, d);
+    copy_line<way::past>(to, from);
   }
-  _mm_sfence();  // streamed bytes are seen before whatever is said of them
-#endif
+  end_of_copy<way::past>();
   std::memcpy(to, from, bytes);
 }
 
@@ -88,7 +95,7 @@ inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t byt
 /// copy, which memcpy may choose, is a third slower where lines come from afar.
 inline void copy_to_taker(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   for (; bytes >= line_bytes; bytes -= line_bytes, to += line_bytes, from += line_bytes) {
-    copy_line(to, from);
+    copy_line<way::cached>(to, from);
   }
   copy_short(to, from, bytes);
 }
@@ -101,18 +108,31 @@ inline void take_lines(std::byte* at, std::size_t bytes) noexcept {
   std::byte* const end = at + bytes;
   for (at += bytes_to_line(at, line_bytes); at + line_bytes <= end; at += line_bytes) take_line(at);
 }
-/// Copies out of lines and takes them, each at once: the two are then one request.
-inline void copy_and_take(std::byte* to, std::byte* from, std::size_t bytes) noexcept {
+/// Copies out of lines, which begin here, and takes them, each at once: the two are then one
+/// request.
+template <way Way>
+inline void copy_and_take_lines(std::byte* to, std::byte* from, std::size_t lines) noexcept {
+  for (; lines > 0; --lines, to += line_bytes, from += line_bytes) {
+    copy_line<Way>(to, from);
+    take_line(from);
+  }
+  end_of_copy<Way>();
+}
+/// Likewise, from wherever; only whole lines are taken. Past the caches where `to` lies well.
+inline void copy_and_take(std::byte* to, std::byte* from, std::size_t bytes,
+                          way preferred = way::cached) noexcept {
   const std::size_t head = std::min(bytes, bytes_to_line(from, line_bytes));
   std::memcpy(to, from, head);
   to += head;
   from += head;
   bytes -= head;
-  for (; bytes >= line_bytes; bytes -= line_bytes, to += line_bytes, from += line_bytes) {
-    copy_line(to, from);
-    take_line(from);
+  const std::size_t whole = bytes / line_bytes * line_bytes;
+  if (preferred == way::past && bytes_to_line(to, 16) == 0) {
+    copy_and_take_lines<way::past>(to, from, whole / line_bytes);
+  } else {
+    copy_and_take_lines<way::cached>(to, from, whole / line_bytes);
   }
-  copy_short(to, from, bytes);
+  copy_short(to + whole, from + whole, bytes - whole);
 }
 
 /// Fills a ring whose lines several readers still have in their caches. To take a line back from

@@ -11,6 +11,21 @@
 
 namespace rankcast::inline v0::local {
 
+// What the ranks of a call read and write together, but for folds.
+inline std::size_t call::footprint() const noexcept {
+  const auto n = static_cast<std::size_t>(group_.size);
+  const std::size_t received = op_->receive.given ? op_->receive.bytes() : 0;
+  switch (op_->code) {
+    case opcode::broadcast: return n * received;
+    case opcode::scatter: return 2 * n * received;
+    case opcode::gather: return 2 * received;
+    case opcode::all_gather:
+    case opcode::split: return (n + 1) * received;
+    case opcode::all_to_all: return 2 * n * received;
+    default: return 0;
+  }
+}
+
 inline call::moved call::move_direct() {
   mover m(group_, rank_, desk_.counters);
   if (message_) {
@@ -32,11 +47,22 @@ inline call::moved call::move_direct() {
   // Elements [from, from + count) of rank r's send buffer to position `to` of ours.
   std::vector<transfer>& large = desk_.transfers;
   large.clear();
+  const bool past_caches = footprint() >= past_caches_bytes;
   const auto pull = [&](int r, std::int64_t from, std::int64_t to, std::int64_t count) {
     const auto bytes = static_cast<std::size_t>(count) * element_bytes;
+    transfer t;
+    t.source = r;
+    t.from_first = from;
+    t.to = out;
+    t.to_layout = &out_layout;
+    t.to_first = to;
+    t.count = count;
+    t.element_bytes = element_bytes;
+    t.past_caches = past_caches;
     if (r == rank_) {  // our own: from the buffer itself, which may be where it is to go
-      copy_elements(out, out_layout, to, op_->send.address, op_->send.elements_layout, from, count,
-                    element_bytes);
+      t.from = op_->send.address;
+      t.from_layout = &op_->send.elements_layout;
+      mover::copy_own(t);
       return;
     }
     const slot& s = theirs(r);
@@ -62,16 +88,8 @@ inline call::moved call::move_direct() {
       m.guarded([&] { put(data_lent(group_, r, s)); });
       return;
     }
-    transfer t;
-    t.source = r;
     t.from = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(s.place));
     t.from_layout = s.flat ? &flat : &detail(r).given;
-    t.from_first = from;
-    t.to = out;
-    t.to_layout = &out_layout;
-    t.to_first = to;
-    t.count = count;
-    t.element_bytes = element_bytes;
     large.push_back(t);
   };
   // Where the data of all ranks are, for a fold, which asks with its mark raised.

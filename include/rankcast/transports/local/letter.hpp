@@ -213,6 +213,7 @@ class letter final : public flight {
     t.to_layout = &op_.receive.elements_layout;
     t.count = mine.elements;
     t.element_bytes = size_of(mine.type);
+    t.past_caches = 2 * t.bytes() >= past_caches_bytes;
     if (!m.copy(t, [&] { return !e.cancelled.load(); })) give_up(e);
   }
 

@@ -29,8 +29,10 @@ namespace rankcast::inline v0::local {
 /// Likewise, when the sender of a letter withdraws it while it is read.
 struct sender_gave_up {};
 
-/// From here on what a rank copies is written past the caches, which it would only sweep empty.
-inline constexpr std::size_t streaming_bytes = std::size_t{64} << 20;
+/// When all that the ranks of a call read and write together is as much as this, copies are written
+/// past the caches, which they would only sweep empty: about the size of a last cache, and a fifth
+/// to a third of the time from there on.
+inline constexpr std::size_t past_caches_bytes = std::size_t{40} << 20;
 
 /// Of a result that is stored twice.
 inline constexpr std::size_t in_cache = 8 * 1024;
@@ -46,6 +48,7 @@ struct transfer {
   std::int64_t to_first = 0;
   std::int64_t count = 0;
   std::size_t element_bytes = 1;
+  bool past_caches = false;
 
   [[nodiscard]] std::size_t bytes() const noexcept {
     return static_cast<std::size_t>(count) * element_bytes;
@@ -76,6 +79,9 @@ class mover {
     f();
   }
 
+  /// Copies from one of our buffers to another one.
+  static void copy_own(const transfer& t) { copy_part(t, 0, t.count); }
+
   /// Copies from a peer's buffer to ours. `proceed()` is asked before each chunk; false stops the
   /// copy and is returned.
   template <class Proceed>
@@ -84,7 +90,7 @@ class mover {
     for (std::int64_t done = 0; done < t.count; done += chunk) {
       if (!proceed()) return false;
       const std::int64_t n = std::min(chunk, t.count - done);
-      guarded([&] { copy_part(t, done, n, t.bytes() >= streaming_bytes); });
+      guarded([&] { copy_part(t, done, n); });
     }
     counters_.bytes_received += t.bytes();
     return true;
@@ -177,7 +183,8 @@ class mover {
       if (!t.where->is_contiguous()) return false;
     }
     const auto size = static_cast<std::int64_t>(element_bytes);
-    // To the peer's buffer first: in place, its lines are read and written at once (see copying.hpp).
+    // To the peer's buffer first: in place, its lines are read and written at once (see
+    // copying.hpp).
     const place& nearest = targets[targets.size() > 1 ? static_cast<std::size_t>(1 - rank_) : 0];
     const std::int64_t chunk =
         chunk_elements(targets.size() > 1 ? in_cache : group_.sizes.chunk_bytes, element_bytes);
@@ -201,11 +208,12 @@ class mover {
     return static_cast<std::int64_t>(std::max<std::size_t>(1, bytes / element_bytes));
   }
 
-  static void copy_part(const transfer& t, std::int64_t done, std::int64_t n, bool streaming) {
-    if (streaming && t.from_layout->is_contiguous() && t.to_layout->is_contiguous()) {
+  static void copy_part(const transfer& t, std::int64_t done, std::int64_t n) {
+    if (t.past_caches && t.from_layout->is_contiguous() && t.to_layout->is_contiguous()) {
       const auto size = static_cast<std::int64_t>(t.element_bytes);
-      copy_streaming(t.to + (t.to_first + done) * size, t.from + (t.from_first + done) * size,
-                     static_cast<std::size_t>(n * size));
+      std::byte* const to = t.to + (t.to_first + done) * size;
+      const std::byte* const from = t.from + (t.from_first + done) * size;
+      if (to != from) copy_streaming(to, from, static_cast<std::size_t>(n * size));
       return;
     }
     copy_elements(t.to, *t.to_layout, t.to_first + done, t.from, *t.from_layout,
@@ -217,10 +225,9 @@ class mover {
     shared_copy& c = group_.lines.pair(t.source, rank_).copy;
     c.chunks = 0;
     if (t.bytes() < group_.help_bytes) return false;
-    const bool streaming = t.bytes() >= streaming_bytes;
     const std::size_t chunk_bytes = std::clamp<std::size_t>(
         t.bytes() / 8, std::min<std::size_t>(16384, group_.sizes.chunk_bytes),
-        group_.sizes.chunk_bytes * (streaming ? 4 : 1));
+        group_.sizes.chunk_bytes * (t.past_caches ? 4 : 1));
     c.chunk = chunk_elements(chunk_bytes, t.element_bytes);
     while ((t.count + c.chunk - 1) / c.chunk > static_cast<std::int64_t>(claims::most_chunks)) {
       c.chunk *= 2;
@@ -228,7 +235,7 @@ class mover {
     c.chunks = static_cast<std::uint32_t>((t.count + c.chunk - 1) / c.chunk);
     c.count = t.count;
     c.element_bytes = static_cast<std::uint32_t>(t.element_bytes);
-    c.streaming = streaming;
+    c.past_caches = t.past_caches;
     c.flat = t.from_layout->is_contiguous() && t.to_layout->is_contiguous();
     const auto size = static_cast<std::int64_t>(t.element_bytes);
     c.from = reinterpret_cast<std::uintptr_t>(t.from + (c.flat ? t.from_first * size : 0));
@@ -260,7 +267,7 @@ class mover {
       if (c.flat) {
         const std::size_t bytes = static_cast<std::size_t>(n) * c.element_bytes;
         const std::int64_t at = done * static_cast<std::int64_t>(c.element_bytes);
-        if (c.streaming) copy_streaming(to + at, from + at, bytes);
+        if (c.past_caches) copy_streaming(to + at, from + at, bytes);
         else std::memcpy(to + at, from + at, bytes);
       } else {
         copy_elements(to, c.to_layout, c.to_first + done, from, c.from_layout, c.from_first + done,
@@ -292,7 +299,12 @@ class shared_segments final : public segment_reader {
  public:
   shared_segments(mover& m, int source, const message& content, Proceed proceed)
       : mover_(m), source_(source), content_(content), proceed_(std::move(proceed)) {
-    for (const auto& s : content.segments) sizes_.push_back(s.size());
+    std::size_t all = 0;
+    for (const auto& s : content.segments) {
+      sizes_.push_back(s.size());
+      all += s.size();
+    }
+    past_caches_ = 2 * all >= past_caches_bytes;
   }
   [[nodiscard]] std::span<const std::uint64_t> sizes() const noexcept override { return sizes_; }
   void read(std::span<std::byte> to) override {
@@ -304,6 +316,7 @@ class shared_segments final : public segment_reader {
     t.to = to.data();
     t.from_layout = t.to_layout = &flat;
     t.count = flat.elements();
+    t.past_caches = past_caches_;
     if (source_ >= 0) mover_.copy_all({&t, 1});
     else if (!mover_.copy(t, proceed_)) throw sender_gave_up{};
   }
@@ -314,6 +327,7 @@ class shared_segments final : public segment_reader {
   const message& content_;
   Proceed proceed_;
   std::vector<std::uint64_t> sizes_;
+  bool past_caches_ = false;
   std::size_t next_ = 0;
 };
 

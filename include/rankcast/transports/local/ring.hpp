@@ -369,8 +369,9 @@ class inflow {
     pass(n);
   }
   /// Copies them first.
-  void pop_to(std::byte* to, std::size_t n) {
-    if (takes_) copy_and_take(to, place(), n);
+  void pop_to(std::byte* to, std::size_t n, way preferred = way::cached) {
+    if (takes_) copy_and_take(to, place(), n, preferred);
+    else if (preferred == way::past) copy_streaming(to, place(), n);
     else std::memcpy(to, place(), n);
     pass(n);
   }

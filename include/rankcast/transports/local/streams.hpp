@@ -280,8 +280,17 @@ inline void call::copy_own_block() {
     data = near(own_slot()) ? data_on_board(group_, rank_, own_slot()) : kept_.data();
     l = layout::flat(sent);
   }
-  copy_elements(op_->receive.address, op_->receive.elements_layout, to.first, data, l, from.first,
-                to.count, size_of(op_->type));
+  transfer t;
+  t.from = data;
+  t.from_layout = &l;
+  t.from_first = from.first;
+  t.to = op_->receive.address;
+  t.to_layout = &op_->receive.elements_layout;
+  t.to_first = to.first;
+  t.count = to.count;
+  t.element_bytes = element_bytes_;
+  t.past_caches = footprint() >= past_caches_bytes;
+  mover::copy_own(t);
 }
 
 // Block by block from all peers; each is looked at, so that all of them go on.
@@ -322,10 +331,12 @@ inline bool call::take(int source, std::int64_t to_first) {
 }
 inline bool call::take(inflow& f, std::int64_t to_first) {
   const bool flat = op_->receive.elements_layout.is_contiguous();
+  const way preferred = footprint() >= past_caches_bytes ? way::past : way::cached;
   for (auto front = f.front(); !front.empty(); front = f.front()) {
     const std::int64_t at = to_first + static_cast<std::int64_t>(f.consumed() / element_bytes_);
     if (flat) {
-      f.pop_to(op_->receive.address + at * static_cast<std::int64_t>(element_bytes_), front.size());
+      f.pop_to(op_->receive.address + at * static_cast<std::int64_t>(element_bytes_), front.size(),
+               preferred);
     } else {
       const auto count = static_cast<std::int64_t>(front.size() / element_bytes_);
       copy_elements(op_->receive.address, op_->receive.elements_layout, at, front.data(),

@@ -81,7 +81,8 @@ class alignas(apart) local_transport final : public transport, private waiter {
     if (!quick) op.start_clock();
     const std::uint64_t sequence = next_sequence_++;
     if (!quick || !blocking_.is_small(op)) blocking_.begin(op, sequence);
-    else if (blocking_.run_small(op, sequence, group_->spin_limit > 0 ? eager_looks : eager_yields)) return;
+    else if (blocking_.run_small(op, sequence, group_->spin_limit > 0 ? eager_looks : eager_yields))
+      return;
     if (message) calls_.push_back({&blocking_, nullptr});  // its decoder may wait, and pump
     if (run_at_once()) {
       calls_.clear();  // it was the only one
