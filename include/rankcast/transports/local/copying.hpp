@@ -1,4 +1,4 @@
-/// Copies into memory that another CPU reads next: through the caches, or past them.
+/// Copies through memory that CPUs share: whose the lines are, and when copies go past the caches.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,9 @@ inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) 
 }
 
 inline constexpr std::size_t line_bytes = 64;
-[[nodiscard]] inline std::size_t bytes_to_line(const std::byte* at, std::size_t line) noexcept {
-  return (line - reinterpret_cast<std::uintptr_t>(at) % line) % line;
+/// From `at` to the next multiple.
+[[nodiscard]] inline std::size_t bytes_to(std::size_t multiple, const std::byte* at) noexcept {
+  return (multiple - reinterpret_cast<std::uintptr_t>(at) % multiple) % multiple;
 }
 
 /// Where a copy goes: through the caches, or past them where the processor can. What has gone past
@@ -73,7 +74,7 @@ inline void end_of_copy() noexcept {
 
 /// As memcpy, past the caches.
 inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  const std::size_t head = std::min(bytes, bytes_to_line(to, 16));
+  const std::size_t head = std::min(bytes, bytes_to(16, to));
   std::memcpy(to, from, head);
   to += head;
   from += head;
@@ -101,12 +102,12 @@ inline void copy_to_taker(std::byte* to, const std::byte* from, std::size_t byte
 }
 /// The line is free, whatever stood there.
 inline void take_line(std::byte* line) noexcept {
-  *reinterpret_cast<volatile std::uint64_t*>(line) = 0;
+  *const_cast<volatile std::byte*>(line) = std::byte{};
 }
 /// Takes the lines that lie within, whose bytes nobody needs any more.
 inline void take_lines(std::byte* at, std::size_t bytes) noexcept {
   std::byte* const end = at + bytes;
-  for (at += bytes_to_line(at, line_bytes); at + line_bytes <= end; at += line_bytes) take_line(at);
+  for (at += bytes_to(line_bytes, at); at + line_bytes <= end; at += line_bytes) take_line(at);
 }
 /// Copies out of lines, which begin here, and takes them, each at once: the two are then one
 /// request.
@@ -121,13 +122,13 @@ inline void copy_and_take_lines(std::byte* to, std::byte* from, std::size_t line
 /// Likewise, from wherever; only whole lines are taken. Past the caches where `to` lies well.
 inline void copy_and_take(std::byte* to, std::byte* from, std::size_t bytes,
                           way preferred = way::cached) noexcept {
-  const std::size_t head = std::min(bytes, bytes_to_line(from, line_bytes));
+  const std::size_t head = std::min(bytes, bytes_to(line_bytes, from));
   std::memcpy(to, from, head);
   to += head;
   from += head;
   bytes -= head;
   const std::size_t whole = bytes / line_bytes * line_bytes;
-  if (preferred == way::past && bytes_to_line(to, 16) == 0) {
+  if (preferred == way::past && bytes_to(16, to) == 0) {
     copy_and_take_lines<way::past>(to, from, whole / line_bytes);
   } else {
     copy_and_take_lines<way::cached>(to, from, whole / line_bytes);
