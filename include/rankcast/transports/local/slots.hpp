@@ -18,6 +18,7 @@
 
 #include "rankcast/core/error.hpp"
 #include "rankcast/transports/frames/payload.hpp"
+#include "rankcast/transports/local/copying.hpp"
 
 namespace rankcast::inline v0::local {
 
@@ -135,16 +136,25 @@ class slots final : public std::enable_shared_from_this<slots> {
   }
 
   // Keeps the memory, too: a native library may use it longer than the link lives.
-  [[nodiscard]] frames::payload hold(std::size_t slot, std::span<const std::byte> bytes) {
+  [[nodiscard]] frames::payload hold(std::size_t slot, std::span<std::byte> bytes) {
     struct holder {
       std::shared_ptr<slots> home;
       std::size_t slot;
-      holder(std::shared_ptr<slots> h, std::size_t s) noexcept : home(std::move(h)), slot(s) {}
-      ~holder() { home->references(slot).fetch_sub(1, std::memory_order_release); }
+      std::span<std::byte> bytes;
+      holder(std::shared_ptr<slots> h, std::size_t s, std::span<std::byte> b) noexcept
+          : home(std::move(h)), slot(s), bytes(b) {}
+      ~holder() { home->let_go(slot, bytes); }
       holder(const holder&) = delete;
       holder& operator=(const holder&) = delete;
     };
-    return {std::make_shared<holder>(shared_from_this(), slot), bytes};
+    return {std::make_shared<holder>(shared_from_this(), slot, bytes), bytes};
+  }
+  // The last reader takes the lines: they are written again soon (see copying.hpp).
+  void let_go(std::size_t slot, std::span<std::byte> bytes) const noexcept {
+    const std::atomic_ref<std::uint32_t> count = references(slot);
+    const bool own = slot - first_ < form_.each;
+    if (!own && count.load(std::memory_order_acquire) == 1) take_lines(bytes.data(), bytes.size());
+    count.fetch_sub(1, std::memory_order_release);
   }
 
   // Memory of the slots is taken as they are needed.
