@@ -280,6 +280,60 @@ TEST(streams, calls_dropped_by_a_decoder) {
   });
 }
 
+// A rank that cannot fold lets the values of the others pass. Those are no results, and nobody gets
+// to see what no rank has given, not even a call that is going to fail.
+TEST(streams, a_rank_that_cannot_fold) {
+  constexpr std::int64_t unit = 0x0101'0101'0101'0101;
+  struct strict {
+    int rank = 0;
+    int* calls = nullptr;
+    bool* strangers = nullptr;
+    std::int64_t operator()(std::int64_t a, std::int64_t b) const {
+      if ((*calls)++ == 0) {
+        if (rank == 3) throw std::domain_error("does not fold");
+        if (rank == 2) std::this_thread::sleep_for(100ms);
+      }
+      if (a % unit != 0 || b % unit != 0) *strangers = true;
+      return unit;
+    }
+  };
+  run_ranks(4, [&](communicator& world) {
+    std::vector<std::int64_t> data(20'000, unit * (world.rank() + 1));
+    int calls = 0;
+    bool strangers = false;
+    const strict fold{world.rank(), &calls, &strangers};
+    if (world.rank() == 3) {
+      (void)error_of<std::domain_error>([&] { rankcast::all_reduce(world, data, fold); });
+    } else {
+      const auto e =
+          error_of<rankcast::remote_error>([&] { rankcast::all_reduce(world, data, fold); });
+      if (e) {
+        EXPECT_EQ(e->rank(), 3);
+        EXPECT_CONTAINS(e->what(), "does not fold");
+      }
+    }
+    EXPECT_FALSE(strangers);
+    std::vector<std::int64_t> again(20'000, world.rank());
+    rankcast::all_reduce(world, again);
+    EXPECT_EQ(again, std::vector<std::int64_t>(20'000, 6));
+  });
+}
+
+// A share of nothing needs no address.
+TEST(streams, empty_shares_of_a_started_scatter) {
+  run_ranks(2, [](communicator& world) {
+    for (const std::int64_t n : {10, 30, 2000}) {  // in the slot, in the stage, large
+      const std::vector<std::int64_t> counts{n, 0};
+      const auto mine = static_cast<std::size_t>(world.rank() == 0 ? n : 0);
+      const std::vector<float> all(mine, 1);
+      std::vector<float> share(mine);
+      auto w = rankcast::start_scatter(world, all, share, {.root = 0, .counts = counts});
+      w.wait();
+      EXPECT_EQ(share, all);
+    }
+  });
+}
+
 // One thread of a rank gives up what another waits in.
 TEST(streams, any_thread_may_revoke) {
   for (int i = 0; i < 20; ++i) {

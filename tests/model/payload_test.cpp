@@ -46,6 +46,7 @@ enum class flaw {
   forgets_the_last,  // a reader does not acknowledge the last piece of a stream
   one_takes,         // a reader writes to lines that others read, too
   not_taken_back,    // the owner writes again where it has not read yet what was left for it
+  reads_ahead,       // the owner believes a reader that has passed on more than was written
 };
 
 // Ranks of which 0 owns the rings. Those of whom there is a bit in `Sleepers` sleep on their
@@ -346,8 +347,9 @@ TEST(stream_ring, broken_ones_are_found) {
 // --- streams that return ---
 
 // The reader of a stream writes into what it has taken, and the owner reads that. Each rank owns a
-// ring, of two pieces, and is the reader of the other's.
-template <flaw Flaw, unsigned Sleepers = 0, std::uint64_t Pieces = 3>
+// ring, of two pieces, and is the reader of the other's. With `Fails`, rank 1 reads nothing and
+// passes all of it on at once.
+template <flaw Flaw, unsigned Sleepers = 0, std::uint64_t Pieces = 3, bool Fails = false>
 struct returned : ranks<2, Sleepers> {
   static constexpr std::uint64_t ring_bytes = 2 * cell;
   static constexpr std::uint64_t all = Pieces * cell;
@@ -382,6 +384,12 @@ struct returned : ranks<2, Sleepers> {
       this->ring(1 - rank);
       moved = true;
     }
+    if (Fails && rank == 1 && p.read < all) {
+      p.read = all;
+      other.taken.store(all, seq_cst);
+      this->ring(0);
+      moved = true;
+    }
     if (p.read < all && other.streamed.load(seq_cst) > p.read) {
       auto& place = other.cells[p.read % ring_bytes / cell];
       require(place.get() == value(1 - rank, p.read), "another piece");
@@ -392,8 +400,10 @@ struct returned : ranks<2, Sleepers> {
       this->ring(1 - rank);
       moved = true;
     }
-    if (p.back < p.written && own.taken.load(seq_cst) > p.back) {
-      require(own.cells[p.back % ring_bytes / cell].get() == value(rank, p.back) + 500,
+    while (p.back < (Flaw == flaw::reads_ahead ? all : p.written) &&
+        own.taken.load(seq_cst) > p.back) {
+      const std::uint64_t left = Fails && rank == 0 ? 0 : 500;
+      require(own.cells[p.back % ring_bytes / cell].get() == value(rank, p.back) + left,
               "another result");
       p.back += cell;
       moved = true;
@@ -420,10 +430,12 @@ TEST(returning_streams, bring_back_what_readers_left) {
   expect_holds<returned<flaw::none>>();
   expect_holds<returned<flaw::none, 0b01>>();
   expect_holds<returned<flaw::none, 0b11, 2>>();
+  expect_holds<returned<flaw::none, 0b01, 3, true>>();
 }
 
 TEST(returning_streams, broken_ones_are_found) {
-  expect_found<returned<flaw::not_taken_back>>("");
+  expect_found<returned<flaw::not_taken_back>>("another result");
+  expect_found<returned<flaw::reads_ahead, 0, 3, true>>("another result");
   expect_found<returned<flaw::told_relaxed>>("race");
   expect_found<returned<flaw::taken_first>>("race");
   expect_found<returned<flaw::taken_relaxed>>("race");

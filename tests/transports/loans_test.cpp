@@ -2,6 +2,7 @@
 // sender whose readers are late goes on all the same, and may write over what it has sent.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <rankcast/rankcast.hpp>
@@ -156,6 +157,21 @@ TEST(loans, counts_without_checks) {
         }
       },
       options);
+}
+
+// So much that copies go past the caches; one rank gives nothing, and has no address for it.
+TEST(loans, more_than_the_caches_hold) {
+  constexpr std::size_t n = 16 << 20 >> 2;
+  rankcast::run(2, [](communicator& world) {
+    const std::vector<std::int64_t> counts{n, 0};
+    const std::vector<float> given = world.rank() == 0 ? values_of(3, n) : std::vector<float>();
+    std::vector<float> all(n);
+    rankcast::all_gather(world, given, all, {.counts = counts});
+    EXPECT_EQ(all, values_of(3, n));
+    std::vector<float> shifted(n + 1);  // at no multiple of anything
+    rankcast::all_gather(world, given, std::span(shifted).subspan(1), {.counts = counts});
+    EXPECT_TRUE(std::equal(all.begin(), all.end(), shifted.begin() + 1));
+  });
 }
 
 // Many in flight, started and blocking, of sizes around all limits; readers late now and then.

@@ -186,6 +186,7 @@ concept reduces = std::invocable<const F&, detail::accumulator_of<T>, detail::ac
         std::invoke_result_t<const F&, detail::accumulator_of<T>, detail::accumulator_of<T>>,
         detail::accumulator_of<T>>;
 
+RANKCAST_INDEPENDENT_BEGIN
 namespace detail {
 
 // The operations above; of others we do not know what they look at.
@@ -255,5 +256,6 @@ template <element T, reduces<T> F>
   r.accumulator_bytes = sizeof(A);
   return r;
 }
+RANKCAST_INDEPENDENT_END
 
 }  // namespace rankcast::inline v0

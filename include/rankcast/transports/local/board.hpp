@@ -1,7 +1,8 @@
 /// The memory that the ranks of a group share, and its layout: for each rank a line per thing that
 /// it tells the others, a ring of slots that show its calls, and two rings of payload. No pointers:
 /// processes map it at different addresses. Zeroed memory is a board on which nothing has happened.
-/// Every cache line has one writer, but for the state word, the doorbells and the claims.
+/// Every cache line has one writer, but for the state word, the doorbells and the claims, and the
+/// lines of the rings, which their owner and a reader hand to each other.
 #pragma once
 
 #include <algorithm>
@@ -235,12 +236,13 @@ class board {
            (with_streams ? b.ranks_ * page_up(s.ring_bytes * crowded) : std::size_t{0});
   }
   [[nodiscard]] std::size_t fixed_bytes() const noexcept { return stages_; }
-  /// Changes when anything about the layout does.
+  /// Changes when anything about the layout does, or about who writes what (the first number).
   [[nodiscard]] static constexpr std::uint64_t layout_hash() noexcept {
     std::uint64_t h = 0xcbf29ce484222325u;
     for (const std::uint64_t v :
-         {std::uint64_t{2}, std::uint64_t{sizeof(slot)}, std::uint64_t{sizeof(detail_of_call)},
-          std::uint64_t{sizeof(member)}, std::uint64_t{sizeof(pair_line)}, window}) {
+         {std::uint64_t{3}, std::uint64_t{sizeof(slot)}, std::uint64_t{sizeof(detail_of_call)},
+          std::uint64_t{offsetof(detail_of_call, text)}, std::uint64_t{sizeof(member)},
+          std::uint64_t{sizeof(pair_line)}, window}) {
       h = (h ^ v) * 0x100000001b3u;
     }
     return h;

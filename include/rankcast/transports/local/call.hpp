@@ -226,7 +226,7 @@ class call final : public flight {
            reader() != rank_;
   }
 
-  /// What stands in the stage ring is read by one rank, which then takes the lines.
+  /// What stands in the stage ring is read by one rank, which takes the lines.
   [[nodiscard]] bool stages_for_one() const noexcept {
     return (group_.size == 2 || reader() != all_readers) && op_->code != opcode::all_to_all &&
            !message_;
@@ -283,8 +283,22 @@ class call final : public flight {
 
   // --- data (direct.hpp, streams.hpp) ---
 
+  /// What the ranks read and write together, as far as this one can say; but for folds.
+  [[nodiscard]] std::size_t footprint() const noexcept {
+    const auto n = static_cast<std::size_t>(group_.size);
+    const std::size_t received = op_->receive.given ? op_->receive.bytes() : 0;
+    switch (op_->code) {
+      case opcode::broadcast: return n * received;
+      case opcode::scatter:
+      case opcode::all_to_all: return 2 * n * received;
+      case opcode::gather: return 2 * received;
+      case opcode::all_gather:
+      case opcode::split: return (n + 1) * received;
+      default: return 0;
+    }
+  }
+
   enum class moved { all, own_slice, not_yet };
-  [[nodiscard]] std::size_t footprint() const noexcept;
   moved move_direct();
   moved move_streams();
   bool collect_slices();

@@ -11,21 +11,6 @@
 
 namespace rankcast::inline v0::local {
 
-// What the ranks of a call read and write together, but for folds.
-inline std::size_t call::footprint() const noexcept {
-  const auto n = static_cast<std::size_t>(group_.size);
-  const std::size_t received = op_->receive.given ? op_->receive.bytes() : 0;
-  switch (op_->code) {
-    case opcode::broadcast: return n * received;
-    case opcode::scatter: return 2 * n * received;
-    case opcode::gather: return 2 * received;
-    case opcode::all_gather:
-    case opcode::split: return (n + 1) * received;
-    case opcode::all_to_all: return 2 * n * received;
-    default: return 0;
-  }
-}
-
 inline call::moved call::move_direct() {
   mover m(group_, rank_, desk_.counters);
   if (message_) {
@@ -66,18 +51,23 @@ inline call::moved call::move_direct() {
       return;
     }
     const slot& s = theirs(r);
+    if (bytes == 0) return;  // there may be no address
     const auto put = [&](const std::byte* all) {
-      if (bytes == 0) return;  // there may be no address
       const std::byte* data = all + static_cast<std::size_t>(from) * element_bytes;
       if (flat_) std::memcpy(out + static_cast<std::size_t>(to) * element_bytes, data, bytes);
       else copy_elements(out, out_layout, to, data, layout::flat(count), 0, count, element_bytes);
       desk_.counters.bytes_received += bytes;
     };
-    if (s.how == form::staged && flat_ && stages_for_one()) {
-      copy_and_take(out + static_cast<std::size_t>(to) * element_bytes,
-                    staged(group_, r, s.place) + static_cast<std::size_t>(from) * element_bytes,
-                    bytes);
-      desk_.counters.bytes_received += bytes;
+    if (s.how == form::staged && stages_for_one()) {
+      std::byte* const data =
+          staged(group_, r, s.place) + static_cast<std::size_t>(from) * element_bytes;
+      if (flat_) {
+        copy_and_take(out + static_cast<std::size_t>(to) * element_bytes, data, bytes);
+        desk_.counters.bytes_received += bytes;
+      } else {
+        put(data_on_board(group_, r, s));
+        take_lines(data, bytes);
+      }
       return;
     }
     if (near(s)) {

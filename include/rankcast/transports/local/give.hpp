@@ -78,7 +78,7 @@ inline bool call::recall() {
   std::uint64_t position = 0;
   std::byte* const place = desk_.stage.take(send_bytes_, sequence_, reader(), position);
   if (place == nullptr) return false;
-  copy_to(place, op_->send, 0, sent_, stage_filler());
+  copy_to(place, op_->send, 0, sent_, &desk_.stage_filler);
   own_slot().lent().here.recall(position);
   wait_for_movers(group_, rank_);
   borrowed_ = false;

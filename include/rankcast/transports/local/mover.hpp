@@ -34,7 +34,7 @@ struct sender_gave_up {};
 /// to a third of the time from there on.
 inline constexpr std::size_t past_caches_bytes = std::size_t{40} << 20;
 
-/// Of a result that is stored twice.
+/// Of a result that is stored twice: the second time it is still in the first cache.
 inline constexpr std::size_t in_cache = 8 * 1024;
 
 /// Elements of one memory that go to another.
@@ -209,6 +209,7 @@ class mover {
   }
 
   static void copy_part(const transfer& t, std::int64_t done, std::int64_t n) {
+    if (n == 0) return;  // there may be no address
     if (t.past_caches && t.from_layout->is_contiguous() && t.to_layout->is_contiguous()) {
       const auto size = static_cast<std::int64_t>(t.element_bytes);
       std::byte* const to = t.to + (t.to_first + done) * size;
@@ -227,7 +228,7 @@ class mover {
     if (t.bytes() < group_.help_bytes) return false;
     const std::size_t chunk_bytes = std::clamp<std::size_t>(
         t.bytes() / 8, std::min<std::size_t>(16384, group_.sizes.chunk_bytes),
-        group_.sizes.chunk_bytes * (t.past_caches ? 4 : 1));
+        group_.sizes.chunk_bytes);
     c.chunk = chunk_elements(chunk_bytes, t.element_bytes);
     while ((t.count + c.chunk - 1) / c.chunk > static_cast<std::int64_t>(claims::most_chunks)) {
       c.chunk *= 2;

@@ -53,20 +53,18 @@ inline bool call::advance(bool turn) {
     if (!direct() && moves_data(op_->code)) begin_streams();
     went_on = true;
   }
-  if (phase_ == phase::move) {
+  if (phase_ == phase::move || phase_ == phase::slices) {
+    const phase was = phase_;
     const std::uint64_t before = desk_.counters.bytes_received;
     const std::uint64_t written = desk_.streams.written();
     const bool timed = op_->begun != steady_clock::time_point{};  // of much data
     const auto begin = timed ? steady_clock::now() : steady_clock::time_point{};
-    move_data();
-    const bool moved_on = phase_ != phase::move || before != desk_.counters.bytes_received ||
+    if (phase_ == phase::move) move_data();
+    if (phase_ == phase::slices && collect_slices()) consume();
+    const bool moved_on = phase_ != was || before != desk_.counters.bytes_received ||
                           written != desk_.streams.written();
     if (timed && moved_on) desk_.counters.moving += steady_clock::now() - begin;
     went_on = went_on || moved_on;
-  }
-  if (phase_ == phase::slices && collect_slices()) {
-    consume();
-    went_on = true;
   }
   if (phase_ == phase::verdict && all_at(stage::consumed)) {
     hear_verdict();

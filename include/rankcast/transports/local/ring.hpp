@@ -44,7 +44,7 @@ class kept {
   void pop_back() noexcept { --next_; }
 
  private:
-  std::array<entry, 2 * window> entries_;  // a call has up to two
+  std::array<entry, 2 * window> entries_;  // a message has up to two
   std::uint64_t first_ = 0;
   std::uint64_t next_ = 0;
 };
@@ -314,7 +314,7 @@ class inflow {
   /// nor does it write there.
   void open(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin,
             bool takes) {
-    open(g, owner, reader, plan, begin);
+    start(g, owner, reader, plan, begin);
     come_ = &g.of(owner).streamed;
     takes_ = takes;
     if (finished()) pass_on();
@@ -322,14 +322,13 @@ class inflow {
   /// What `reader` has left of a stream of this rank, the owner. `back`: of stream_space.
   void open_back(const group& g, int owner, int reader, const stream_plan& plan,
                  std::uint64_t begin, std::uint64_t& back) {
-    open(g, owner, reader, plan, begin);
+    start(g, owner, reader, plan, begin);
     come_ = &g.lines.pair(owner, reader).taken;
     back_ = &back;
     takes_ = true;
     if (finished()) pass_on();
   }
   [[nodiscard]] bool is_open() const noexcept { return group_ != nullptr; }
-  void close() noexcept { *this = inflow{}; }
   /// All that it was to bring has been had in another way, or is not wanted.
   void skip() {
     if (group_ != nullptr && !finished()) pass_on();
@@ -352,8 +351,12 @@ class inflow {
     if (finished()) return {};
     const std::uint64_t bytes = plan_->bytes_of(reader_, round_);
     const std::uint64_t at = position();
-    // The writer says so for each piece, or at the end of its round.
-    if (end_ < at + 1) end_ = come_->load(std::memory_order_seq_cst);
+    // The writer says so for each piece, or at the end of its round. (Who leaves something may say
+    // so for all of a stream at once, before it is written: a rank that has failed does.)
+    if (end_ < at + 1) {
+      end_ = come_->load(std::memory_order_seq_cst);
+      if (back_ != nullptr) end_ = std::min(end_, group_->of(owner_).streamed.load());
+    }
     if (end_ <= at) return {};
     const std::uint64_t size = group_->ring_bytes;
     const std::uint64_t n = std::min({bytes - within_, end_ - at, size - at % size});
@@ -377,7 +380,7 @@ class inflow {
   }
 
  private:
-  void open(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin) {
+  void start(const group& g, int owner, int reader, const stream_plan& plan, std::uint64_t begin) {
     *this = inflow{};
     group_ = &g;
     owner_ = owner;

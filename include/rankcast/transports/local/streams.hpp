@@ -397,7 +397,8 @@ inline bool call::fold_streams(std::int64_t to_first, std::int64_t first, std::i
   const bool two = group_.size == 2 && op_->send.elements_layout.is_contiguous() &&
                    op_->receive.elements_layout.is_contiguous();
   accumulator sum(op_->reduction);
-  const auto most = two ? static_cast<std::int64_t>(in_cache / element_bytes_) : sum.capacity();
+  std::int64_t most = sum.capacity();
+  if (two) most = slices_follow() ? static_cast<std::int64_t>(in_cache / element_bytes_) : count;
   for (std::int64_t ready = come(); ready > 0; ready = come()) {
     const std::int64_t n = std::min(ready, most);
     if (two) combine_pieces(to_first, first, n);

@@ -78,7 +78,7 @@ class alignas(apart) local_transport final : public transport, private waiter {
     const bool message = is_message(op);
     const bool quick = !message && op.send.bytes() + op.receive.bytes() <= quick_bytes &&
                        (op.limit.is_none() || op.limit.limit() >= coarse_limit);
-    if (!quick) op.start_clock();
+    if (!quick || group_->spin_limit == 0) op.start_clock();
     const std::uint64_t sequence = next_sequence_++;
     if (!quick || !blocking_.is_small(op)) blocking_.begin(op, sequence);
     else if (blocking_.run_small(op, sequence, group_->spin_limit > 0 ? eager_looks : eager_yields))
