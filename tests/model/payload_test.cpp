@@ -3,16 +3,17 @@
 // stream ring, piece by piece, each acknowledged. No reader sees a piece that is not written yet,
 // or written again.
 //
-// stage_space, stream_space and inflow (ring.hpp) are no templates on their atomics, so what runs
-// here is a mirror of them, line by line as far as orders matter. The list of what is kept, the
-// plan of a stream, the ticks and the doorbell are the library's own.
+// stage_space, stream_space and inflow are no templates on their atomics, so what runs here is a
+// mirror of them, line by line as far as orders matter. The list of what is kept, the plan of a
+// stream, the ticks and the doorbell are the library's own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 
 #include "model/expect.hpp"
-#include "rankcast/transports/local/ring.hpp"
+#include "rankcast/transports/local/kept.hpp"
+#include "rankcast/transports/local/stream_plan.hpp"
 
 namespace {
 
@@ -401,7 +402,7 @@ struct returned : ranks<2, Sleepers> {
       moved = true;
     }
     while (p.back < (Flaw == flaw::reads_ahead ? all : p.written) &&
-        own.taken.load(seq_cst) > p.back) {
+           own.taken.load(seq_cst) > p.back) {
       const std::uint64_t left = Fails && rank == 0 ? 0 : 500;
       require(own.cells[p.back % ring_bytes / cell].get() == value(rank, p.back) + left,
               "another result");

@@ -22,7 +22,8 @@
 #include "rankcast/transports/local/mover.hpp"
 #include "rankcast/transports/local/offer.hpp"
 #include "rankcast/transports/local/revoke.hpp"
-#include "rankcast/transports/local/ring.hpp"
+#include "rankcast/transports/local/stage_ring.hpp"
+#include "rankcast/transports/local/stream_ring.hpp"
 
 namespace rankcast::inline v0::local {
 
@@ -281,7 +282,7 @@ class call final : public flight {
   [[nodiscard]] bool plainly_agreed(bool sized) const noexcept;
   bool agree();
 
-  // --- data (direct.hpp, streams.hpp) ---
+  // --- data (direct.hpp, streams.hpp, slices.hpp) ---
 
   /// What the ranks read and write together, as far as this one can say; but for folds.
   [[nodiscard]] std::size_t footprint() const noexcept {
@@ -495,5 +496,6 @@ class call final : public flight {
 #include "rankcast/transports/local/direct.hpp"
 #include "rankcast/transports/local/give.hpp"
 #include "rankcast/transports/local/phases.hpp"
+#include "rankcast/transports/local/slices.hpp"
 #include "rankcast/transports/local/small.hpp"
 #include "rankcast/transports/local/streams.hpp"
