@@ -23,6 +23,7 @@
 
 #include "rankcast/core/error.hpp"
 #include "rankcast/transports/frames/link.hpp"
+#include "rankcast/transports/local/copying.hpp"
 #include "rankcast/transports/local/slots.hpp"
 
 namespace rankcast::inline v0::local {
@@ -268,8 +269,8 @@ class pipes final : public frames::link {
   void put(outlet& o, const std::byte* from, std::size_t bytes) const noexcept {
     if (bytes == 0) return;
     const std::size_t first = std::min(bytes, capacity_ - o.at);
-    std::memcpy(o.ring + o.at, from, first);
-    if (first != bytes) std::memcpy(o.ring, from + first, bytes - first);
+    copy_to_taker(o.ring + o.at, from, first);
+    if (first != bytes) copy_to_taker(o.ring, from + first, bytes - first);
     o.at = (o.at + bytes) < capacity_ ? o.at + bytes : o.at + bytes - capacity_;
     o.written += bytes;
   }
@@ -407,8 +408,14 @@ class pipes final : public frames::link {
 
   void get(inlet& i, void* to, std::size_t bytes) const noexcept {
     const std::size_t first = std::min(bytes, capacity_ - i.at);
-    std::memcpy(to, i.ring + i.at, first);
-    if (first != bytes) std::memcpy(static_cast<std::byte*>(to) + first, i.ring, bytes - first);
+    auto* const place = static_cast<std::byte*>(to);
+    if (bytes < line_bytes) {
+      std::memcpy(place, i.ring + i.at, first);
+      std::memcpy(place + first, i.ring, bytes - first);
+    } else {
+      copy_and_take(place, i.ring + i.at, first);
+      copy_and_take(place + first, i.ring, bytes - first);
+    }
     i.at = (i.at + bytes) < capacity_ ? i.at + bytes : i.at + bytes - capacity_;
   }
 
