@@ -29,7 +29,10 @@ class stream_space {
       reserved_ = true;
     }
     find_tail();
-    if (tail_ == written_) {  // back to what is still in the cache
+    // Back to what is still in the cache. (Only where nothing is ever left behind at the end: how
+    // far an owner runs ahead of its readers is a matter of chance, and so would be the memory in
+    // use.)
+    if (returns && tail_ == written_) {
       const std::uint64_t size = group_.ring_bytes;
       tail_ = written_ = (written_ + size - 1) / size * size;
     }
